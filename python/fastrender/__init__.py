@@ -1,0 +1,1 @@
+"""fastrender: OpenAI requests to token ids and multimodal tensors, without a GPU."""
