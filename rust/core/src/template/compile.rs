@@ -3,10 +3,11 @@
 //! The engine parses, generates code and runs it. Between the last two we replace the instructions whose meaning
 //! differs from Jinja2's (operators, subscripts, loops' iterables, macro arguments) by calls of our own filters.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use minijinja::Value;
-use minijinja::machinery::ast::{CallArg, Expr, Macro, Stmt};
+use minijinja::machinery::ast::{BinOpKind, CallArg, Expr, Macro, Stmt};
 use minijinja::machinery::{self, CodeGenerator, Instruction, Instructions};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::ValueKind;
@@ -15,7 +16,7 @@ use super::environment::{self, MAX_CACHED_FILTERS};
 use super::functions;
 use super::value::{self, Py, py};
 use super::walk::{Visitor, walk_expr, walk_stmt};
-use super::{calls, detect, filters, methods, predicates, source, variables};
+use super::{calls, detect, filters, methods, operators, predicates, source, text, variables};
 use crate::error::{Error, Result};
 use crate::spec::ContentFormat;
 
@@ -100,8 +101,6 @@ struct Check<'a> {
     conditional: usize,
     /// Names that the template itself gives a value somewhere.
     assigned: HashSet<&'a str>,
-    /// Macros by name and number of parameters that use `varargs` or `kwargs`.
-    rest: HashMap<(&'a str, usize), [bool; 2]>,
 }
 
 impl<'a> Check<'a> {
@@ -136,17 +135,10 @@ impl<'a> Check<'a> {
         if let Some(name) = used.0.iter().find(|name| names.contains(*name)) {
             self.fail(line, format!("a default that refers to the parameter `{name}` is not supported"));
         }
-        let mut used = Uses::default();
-        used.body(&declaration.body);
-        let uses = |name: &str| used.0.contains(name) && !names.contains(&name);
-        let rest = [uses(calls::REST_POSITIONAL), uses(calls::REST_NAMED)];
-        if self.rest.insert((declaration.name, names.len()), rest).is_some_and(|other| other != rest) {
-            self.fail(line, format!("two different macros `{}` are not supported", declaration.name));
-        }
     }
 }
 
-/// Names that are read somewhere in a part of a template.
+/// Names that are read somewhere in an expression.
 #[derive(Default)]
 struct Uses<'a>(HashSet<&'a str>);
 
@@ -192,8 +184,12 @@ impl<'t, 'a> Visitor<'t, 'a> for Check<'a> {
                 self.call_args(line, &filter.args);
             }
             Expr::Test(test) => {
-                if predicates::find(test.name).is_none() && self.conditional == 0 {
-                    self.fail(line, format!("there is no test `{}`", test.name));
+                match predicates::find(test.name) {
+                    Some((count, _)) if count != test.args.len() => {
+                        self.fail(line, format!("the test `{}` takes {count} arguments", test.name));
+                    }
+                    None if self.conditional == 0 => self.fail(line, format!("there is no test `{}`", test.name)),
+                    _ => {}
                 }
                 self.call_args(line, &test.args);
             }
@@ -204,6 +200,16 @@ impl<'t, 'a> Visitor<'t, 'a> for Check<'a> {
                 {
                     self.fail(line, format!("the function `{}` is not supported", variable.id));
                 }
+            }
+            Expr::BinOp(operation) => {
+                if let (Some(left), Some(right)) = (operation.left.as_const(), operation.right.as_const())
+                    && !folds_alike(operation.op, expr, &left, &right)
+                {
+                    self.fail(line, "a constant expression of these types is not supported".to_owned());
+                }
+            }
+            Expr::Compare(_) if expr.as_const().is_some() => {
+                self.fail(line, "a chain of comparisons of constants is not supported".to_owned());
             }
             Expr::IfExpr(_) => {
                 self.conditional += 1;
@@ -270,7 +276,7 @@ impl<'i, 'c, 'a> Rewriter<'i, 'c, 'a> {
         let mut place = 0;
         while let Some(instruction) = self.old.get(place) {
             match instruction {
-                Instruction::BuildMacro(name, offset, _) => self.note_parameters(name, *offset, place),
+                Instruction::BuildMacro(_, offset, _) => self.note_parameters(*offset, place),
                 Instruction::Jump(target)
                 | Instruction::JumpIfFalse(target)
                 | Instruction::JumpIfFalseOrPop(target)
@@ -308,7 +314,7 @@ impl<'i, 'c, 'a> Rewriter<'i, 'c, 'a> {
     }
 
     /// Walk over the head of a macro's body, where its parameters are stored, last one first.
-    fn note_parameters(&mut self, name: &'a str, offset: u32, build: u32) {
+    fn note_parameters(&mut self, offset: u32, build: u32) {
         let Some(Instruction::LoadConst(spec)) = build.checked_sub(1).and_then(|place| self.old.get(place)) else {
             return;
         };
@@ -322,8 +328,14 @@ impl<'i, 'c, 'a> Rewriter<'i, 'c, 'a> {
             }
             place += 1;
         }
-        if let Some(rest) = self.check.rest.get(&(name, parameters.len())).filter(|rest| **rest != [false, false]) {
-            self.rest_starts.insert(offset, *rest);
+        let uses = |wanted: &str| {
+            let named = parameters.iter().any(|parameter| parameter.as_str() == Some(wanted));
+            let reads = |place| matches!(self.old.get(place), Some(Instruction::Lookup(name)) if *name == wanted);
+            !named && (offset..build).any(reads)
+        };
+        let rest = [uses(calls::REST_POSITIONAL), uses(calls::REST_NAMED)];
+        if rest != [false, false] {
+            self.rest_starts.insert(offset, rest);
         }
     }
 
@@ -503,6 +515,28 @@ impl<'i, 'c, 'a> Rewriter<'i, 'c, 'a> {
             *spec = Value::from(parameters);
         }
     }
+}
+
+/// Whether the engine, which computes constants by itself, comes to Python's result.
+fn folds_alike(operator: BinOpKind, expr: &Expr<'_>, left: &Value, right: &Value) -> bool {
+    let (left, right) = (normalized(left.clone()), normalized(right.clone()));
+    let ordered =
+        |holds: fn(Ordering) -> bool| operators::compare(&left, &right).ok().map(|order| order.is_some_and(holds));
+    let truth = match operator {
+        BinOpKind::Eq => Some(operators::equal(&left, &right)),
+        BinOpKind::Ne => Some(!operators::equal(&left, &right)),
+        BinOpKind::Lt => ordered(Ordering::is_lt),
+        BinOpKind::Lte => ordered(Ordering::is_le),
+        BinOpKind::Gt => ordered(Ordering::is_gt),
+        BinOpKind::Gte => ordered(Ordering::is_ge),
+        BinOpKind::In => operators::contains(&right, &left).ok(),
+        BinOpKind::Concat => {
+            let joined = text::to_string(&left).and_then(|head| Ok(head + &text::to_string(&right)?));
+            return expr.as_const().is_none_or(|folded| joined.is_ok_and(|joined| folded.as_str() == Some(&joined)));
+        }
+        _ => return true,
+    };
+    expr.as_const().is_none_or(|folded| truth == Some(folded.is_true()))
 }
 
 /// A constant as our own types; the engine folds literals to its own.

@@ -63,7 +63,8 @@ pub(super) fn preserving(instruction: &Instruction<'_>) -> &'static str {
 
 /// Names of filters and tests that got no arguments, which needs no list of them.
 static PLAIN: LazyLock<HashMap<&'static str, String>> = LazyLock::new(|| {
-    let names = filters::FILTERS.iter().map(|(name, _)| *name).chain(predicates::TESTS.iter().map(|(name, _)| *name));
+    let names =
+        filters::FILTERS.iter().map(|(name, _)| *name).chain(predicates::TESTS.iter().map(|(name, _, _)| *name));
     names.map(|name| (name, format!("{name}|"))).collect()
 });
 
@@ -116,7 +117,7 @@ fn base() -> Environment<'static> {
                 .add_filter(plain, move |state: &mut State<'_, '_>, value: &Value| filter(state, value, &Args::NONE));
         }
     }
-    for (name, test) in predicates::TESTS {
+    for (name, _, test) in predicates::TESTS {
         let (name, test) = (*name, *test);
         environment.add_test(name, move |state: &State<'_, '_>, value: &Value, rest: Rest<ValueOrKwargs>| {
             let values = rest.into_values();

@@ -320,6 +320,9 @@ pub(super) fn get_item(object: &Value, key: &Value) -> Outcome {
 
 /// `object.name` where `name` may be a method of Python's: those come before a dict's keys.
 pub(super) fn get_attribute(object: &Value, name: &str) -> Outcome {
+    if object.is_undefined() {
+        return Err(undefined_error(&format!("asked for `{name}`")));
+    }
     match methods::attribute(object, name) {
         Attribute::Method => Ok(methods::bind(object, name)),
         Attribute::Forbidden => Ok(Value::UNDEFINED),

@@ -103,7 +103,9 @@ pub(super) fn format(format: &str, values: &Value) -> Outcome<String> {
         };
         append_percent(&mut out, kind, value, spec)?;
     }
-    if !named && mapping.is_none() && next.next().is_some() {
+    // Whatever has subscripts counts as a mapping here, and may stay unused.
+    let subscripts = matches!(py(values), Py::Dict(_) | Py::List(_) | Py::Undefined);
+    if !named && !subscripts && next.next().is_some() {
         return Err(fail("a format has fewer fields than values"));
     }
     Ok(out)

@@ -114,8 +114,15 @@ impl<'a> Scanner<'a> {
         self.copy(space);
     }
 
-    /// A raw block: nothing in it is looked at.
+    /// A raw block: nothing in it is looked at. Unlike other tags, Jinja2's keeps a newline after it.
     fn raw(&mut self) -> Result<()> {
+        self.copy("raw".len());
+        self.skip_space();
+        if self.rest.starts_with("%}") {
+            self.out.push('+');
+        } else if !self.rest.starts_with("-%}") {
+            return self.fail("the tag `raw` takes no arguments");
+        }
         let mut from = 0;
         while let Some(place) = self.rest[from..].find("{%") {
             let inner = self.rest[from + place + 2..].trim_start_matches(['-', '+']).trim_start();

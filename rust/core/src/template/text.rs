@@ -1,13 +1,21 @@
 //! How Python prints values: `str()` and `repr()`.
 
+use std::cell::Cell;
 use std::fmt::{self, Write};
 
 use minijinja::Value;
 use minijinja::value::ValueKind;
 
 use super::printable::is_printable;
-use super::value::{Bound, Broken, DictView, Lazy, Native, Outcome, Py, Range, fail, py};
+use super::value::{Bound, Broken, Dict, DictView, Lazy, Namespace, Native, Outcome, Py, Range, fail, py};
 use crate::json::python_float;
+
+/// Namespaces within namespaces that are printed.
+const MAX_SHOWN_NAMESPACES: u32 = 8;
+
+thread_local! {
+    static SHOWN_NAMESPACES: Cell<u32> = const { Cell::new(0) };
+}
 
 /// `str(value)`; an undefined value is empty.
 pub(super) fn to_string(value: &Value) -> Outcome<String> {
@@ -85,6 +93,9 @@ fn append_object(out: &mut String, value: &Value) -> Outcome<()> {
     if value.downcast_object_ref::<Broken>().is_some() {
         return Err(fail("a string holds a lone surrogate, which cannot be encoded"));
     }
+    if let Some(namespace) = value.downcast_object_ref::<Namespace>() {
+        return append_namespace(out, namespace);
+    }
     let without_text = value.downcast_object_ref::<Lazy>().is_some()
         || value.downcast_object_ref::<Bound>().is_some()
         || value.downcast_object_ref::<Native>().is_some();
@@ -102,6 +113,20 @@ fn append_object(out: &mut String, value: &Value) -> Outcome<()> {
         return Ok(());
     }
     Err(fail("an object of the template engine has no text of its own"))
+}
+
+/// Namespaces may hold each other: only so many are shown within each other.
+fn append_namespace(out: &mut String, namespace: &Namespace) -> Outcome<()> {
+    if SHOWN_NAMESPACES.get() > MAX_SHOWN_NAMESPACES {
+        return Err(fail("namespaces are nested too deeply to be printed"));
+    }
+    SHOWN_NAMESPACES.set(SHOWN_NAMESPACES.get() + 1);
+    let entries = namespace.entries().into_iter().map(|(name, value)| (Value::from(name), value)).collect();
+    out.push_str("<Namespace ");
+    let result = append_repr(out, &Value::from_object(Dict::from_unique(entries)));
+    out.push('>');
+    SHOWN_NAMESPACES.set(SHOWN_NAMESPACES.get() - 1);
+    result
 }
 
 /// A string as `repr` quotes and escapes it.

@@ -439,6 +439,10 @@ impl Namespace {
         attributes.iter().find(|(key, _)| **key == *name).map(|(_, value)| value.clone())
     }
 
+    pub(super) fn entries(&self) -> Vec<(Arc<str>, Value)> {
+        self.attributes.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Let go of everything: two namespaces may hold each other.
     pub(super) fn clear(&self) {
         let attributes = std::mem::take(&mut *self.attributes.lock().unwrap_or_else(PoisonError::into_inner));

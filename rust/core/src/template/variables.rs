@@ -7,8 +7,8 @@ use minijinja::machinery::ast::{Expr, Macro, Stmt};
 use super::calls::{REST_NAMED, REST_POSITIONAL};
 use super::walk::{Visitor, walk_call_args, walk_expr, walk_stmt};
 
-/// Globals of a plain Jinja2 environment, which are not taken from outside.
-const GLOBALS: [&str; 6] = ["cycler", "dict", "joiner", "lipsum", "namespace", "range"];
+/// Names that Jinja2 itself gives a value.
+const GLOBALS: [&str; 7] = ["cycler", "dict", "joiner", "lipsum", "namespace", "range", "self"];
 
 /// Parameters of transformers' `apply_chat_template`, which vLLM lets through whatever the template says.
 const APPLY_PARAMETERS: [&str; 14] = [

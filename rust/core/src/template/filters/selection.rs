@@ -7,8 +7,8 @@ use minijinja::{State, Value};
 use super::Filter;
 use crate::template::budget::charge_items;
 use crate::template::operators;
-use crate::template::predicates::{self, Test};
-use crate::template::value::{Args, Lazy, Outcome, Py, fail, iterate, py};
+use crate::template::predicates;
+use crate::template::value::{Args, Lazy, Outcome, Py, fail, iterate, py, undefined_error};
 
 pub(super) fn default(_: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
     let [default, boolean] = args.bind("default", ["default_value", "boolean"])?;
@@ -24,7 +24,7 @@ pub(super) fn attr(_: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Out
     let name = name.and_then(Value::as_str).ok_or_else(|| fail("`attr` wants a name"))?;
     match py(value) {
         Py::Object(_) => value.get_attr(name),
-        Py::Undefined => Ok(Value::UNDEFINED),
+        Py::Undefined => Err(undefined_error(&format!("asked for `{name}`"))),
         _ if crate::template::methods::is_python_name(name) => operators::get_attribute(value, name),
         _ => Ok(Value::UNDEFINED),
     }
@@ -67,43 +67,45 @@ fn items(value: &Value) -> Outcome<Cow<'_, [Value]>> {
     if value.is_true() { iterate(value) } else { Ok(Cow::Borrowed(&[])) }
 }
 
-/// A generator's items, with the error that its reader meets after them.
-fn generate(kind: &'static str, items: &[Value], mut step: impl FnMut(&Value) -> Outcome<Option<Value>>) -> Value {
-    let mut out = Vec::with_capacity(items.len());
-    let mut failure = None;
-    for item in items {
-        match step(item) {
-            Ok(made) => out.extend(made),
-            Err(error) => {
-                failure = Some(error);
-                break;
-            }
-        }
-    }
-    Lazy::value(kind, out, failure)
+/// What a generator function makes: it does nothing, and so fails at nothing, before it is read.
+pub(super) fn generate(body: impl FnOnce(&mut Vec<Value>) -> Outcome<()>) -> Value {
+    let mut out = Vec::new();
+    let failure = body(&mut out).err();
+    Lazy::value("generator", out, failure)
 }
 
 pub(super) fn map(state: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
-    let items = items(value)?;
-    charge_items(state, items.len())?;
-    if let (true, Some(attribute)) = (args.positional.is_empty(), args.named("attribute")) {
-        let known = |key: &Value| matches!(key.as_str(), Some("attribute" | "default"));
-        if !args.named.iter().all(|(key, _)| known(key)) {
-            return Err(fail("`map` takes `attribute` and `default` only"));
+    Ok(generate(|out| {
+        let items = items(value)?;
+        charge_items(state, items.len())?;
+        if let (true, Some(attribute)) = (args.positional.is_empty(), args.named("attribute")) {
+            let known = |key: &Value| matches!(key.as_str(), Some("attribute" | "default"));
+            if !args.named.iter().all(|(key, _)| known(key)) {
+                return Err(fail("`map` takes `attribute` and `default` only"));
+            }
+            let (path, default) = (Path::parse(attribute), args.named("default").filter(|value| !value.is_none()));
+            return items.iter().try_for_each(|item| {
+                out.push(path.follow(item, default)?);
+                Ok(())
+            });
         }
-        let (path, default) = (Path::parse(attribute), args.named("default").filter(|value| !value.is_none()));
-        return Ok(generate("generator", &items, |item| path.follow(item, default).map(Some)));
-    }
-    let name = args.positional.first().ok_or_else(|| fail("`map` wants a filter"))?;
-    let filter: Filter = super::named(name)?;
-    let rest = args.skip(1);
-    Ok(generate("generator", &items, |item| filter(state, item, &rest).map(Some)))
+        if items.is_empty() {
+            return Ok(());
+        }
+        let name = args.positional.first().ok_or_else(|| fail("`map` wants a filter"))?;
+        let filter: Filter = super::named(name)?;
+        let rest = args.skip(1);
+        items.iter().try_for_each(|item| {
+            out.push(filter(state, item, &rest)?);
+            Ok(())
+        })
+    }))
 }
 
 /// Whether an item passes: a test by name, or its truth.
 enum Condition<'a> {
     Truth,
-    Test(Test, Args<'a>),
+    Test(&'a str, Args<'a>),
 }
 
 impl<'a> Condition<'a> {
@@ -112,8 +114,7 @@ impl<'a> Condition<'a> {
             None => Ok(Condition::Truth),
             Some(name) => {
                 let name = name.as_str().ok_or_else(|| fail("a test is named by text"))?;
-                let test = predicates::find(name).ok_or_else(|| fail(format!("there is no test `{name}`")))?;
-                Ok(Condition::Test(test, args.skip(skipped + 1)))
+                Ok(Condition::Test(name, args.skip(skipped + 1)))
             }
         }
     }
@@ -121,41 +122,46 @@ impl<'a> Condition<'a> {
     fn holds(&self, state: &State<'_, '_>, item: &Value) -> Outcome<bool> {
         match self {
             Condition::Truth => Ok(item.is_true()),
-            Condition::Test(test, args) => test(state, item, args),
+            Condition::Test(name, args) => predicates::holds(name, state, item, args),
         }
     }
 }
 
-fn filtered(state: &State<'_, '_>, value: &Value, args: &Args<'_>, by_attribute: bool, wanted: bool) -> Outcome {
-    let items = items(value)?;
-    charge_items(state, items.len())?;
-    if items.is_empty() {
-        return Ok(Lazy::value("generator", Vec::new(), None));
-    }
-    let path = match (by_attribute, args.positional.first()) {
-        (false, _) => None,
-        (true, Some(attribute)) => Some(Path::parse(attribute)),
-        (true, None) => return Err(fail("an attribute is wanted")),
-    };
-    let condition = Condition::parse(args, usize::from(by_attribute))?;
-    Ok(generate("generator", &items, |item| {
-        let judged = path.as_ref().map_or_else(|| Ok(item.clone()), |path| path.follow(item, None))?;
-        Ok((condition.holds(state, &judged)? == wanted).then(|| item.clone()))
-    }))
+fn filtered(state: &State<'_, '_>, value: &Value, args: &Args<'_>, by_attribute: bool, wanted: bool) -> Value {
+    generate(|out| {
+        let items = items(value)?;
+        charge_items(state, items.len())?;
+        if items.is_empty() {
+            return Ok(());
+        }
+        let path = match (by_attribute, args.positional.first()) {
+            (false, _) => None,
+            (true, Some(attribute)) => Some(Path::parse(attribute)),
+            (true, None) => return Err(fail("an attribute is wanted")),
+        };
+        let condition = Condition::parse(args, usize::from(by_attribute))?;
+        for item in items.iter() {
+            let judged = path.as_ref().map_or_else(|| Ok(item.clone()), |path| path.follow(item, None))?;
+            if condition.holds(state, &judged)? == wanted {
+                out.push(item.clone());
+            }
+        }
+        Ok(())
+    })
 }
 
 pub(super) fn select(state: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
-    filtered(state, value, args, false, true)
+    Ok(filtered(state, value, args, false, true))
 }
 
 pub(super) fn reject(state: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
-    filtered(state, value, args, false, false)
+    Ok(filtered(state, value, args, false, false))
 }
 
 pub(super) fn selectattr(state: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
-    filtered(state, value, args, true, true)
+    Ok(filtered(state, value, args, true, true))
 }
 
 pub(super) fn rejectattr(state: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
-    filtered(state, value, args, true, false)
+    Ok(filtered(state, value, args, true, false))
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use minijinja::{State, Value};
 
-use super::selection::Path;
+use super::selection::{Path, generate};
 use crate::template::budget::{charge, charge_items};
 use crate::template::operators;
 use crate::template::text;
@@ -174,23 +174,24 @@ pub(super) fn items(_: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Ou
 pub(super) fn unique(state: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
     let [case_sensitive, attribute] = args.bind("unique", ["case_sensitive", "attribute"])?;
     let key = Key::new(attribute, case_sensitive, false);
-    let (mut texts, mut others): (HashSet<String>, Vec<Value>) = (HashSet::new(), Vec::new());
-    let mut out = Vec::new();
-    for item in iterate(value)?.iter() {
-        let key = key.of(item)?;
-        check_hashable(&key)?;
-        charge_items(state, 1 + others.len())?;
-        let new = match key.as_str() {
-            Some(text) => texts.insert(text.to_owned()),
-            None => {
-                let new = !others.iter().any(|other| operators::equal(other, &key));
-                others.extend(new.then_some(key));
-                new
-            }
-        };
-        out.extend(new.then(|| item.clone()));
-    }
-    Ok(Lazy::value("generator", out, None))
+    Ok(generate(|out| {
+        let (mut texts, mut others): (HashSet<String>, Vec<Value>) = (HashSet::new(), Vec::new());
+        for item in iterate(value)?.iter() {
+            let key = key.of(item)?;
+            check_hashable(&key)?;
+            charge_items(state, 1 + others.len())?;
+            let new = match key.as_str() {
+                Some(text) => texts.insert(text.to_owned()),
+                None => {
+                    let new = !others.iter().any(|other| operators::equal(other, &key));
+                    others.extend(new.then_some(key));
+                    new
+                }
+            };
+            out.extend(new.then(|| item.clone()));
+        }
+        Ok(())
+    }))
 }
 
 fn extreme(state: &State<'_, '_>, name: &str, value: &Value, args: &Args<'_>, largest: bool) -> Outcome {
@@ -235,41 +236,47 @@ pub(super) fn sum(state: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> 
     Ok(total)
 }
 
+/// A positive number of items or rows.
+fn positive(name: &str, value: Option<&Value>) -> Outcome<usize> {
+    let number = value.and_then(operators::integer).and_then(|number| usize::try_from(number).ok());
+    number.filter(|&number| number > 0).ok_or_else(|| fail(format!("`{name}` wants a positive integer")))
+}
+
 pub(super) fn batch(state: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
     let [size, fill] = args.bind("batch", ["linecount", "fill_with"])?;
-    let size = size.and_then(operators::integer).and_then(|size| usize::try_from(size).ok());
-    let size = size.filter(|&size| size > 0).ok_or_else(|| fail("`batch` wants a positive integer"))?;
-    let items = iterate(value)?;
-    charge_items(state, items.len())?;
-    let mut rows = Vec::new();
-    for row in items.chunks(size) {
-        let mut row = row.to_vec();
-        if let Some(fill) = fill.filter(|fill| !fill.is_none()) {
-            charge_items(state, size)?;
-            row.resize(size, fill.clone());
+    let fill = fill.filter(|fill| !fill.is_none());
+    Ok(generate(|out| {
+        let size = positive("batch", size)?;
+        let items = iterate(value)?;
+        charge_items(state, items.len())?;
+        for row in items.chunks(size) {
+            let mut row = row.to_vec();
+            if let Some(fill) = fill {
+                charge_items(state, size)?;
+                row.resize(size, fill.clone());
+            }
+            out.push(value::list(row)?);
         }
-        rows.push(value::list(row)?);
-    }
-    Ok(Lazy::value("generator", rows, None))
+        Ok(())
+    }))
 }
 
 pub(super) fn slice(state: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
     let [slices, fill] = args.bind("slice", ["slices", "fill_with"])?;
-    let slices = slices.and_then(operators::integer).and_then(|slices| usize::try_from(slices).ok());
-    let slices = slices.filter(|&slices| slices > 0).ok_or_else(|| fail("`slice` wants a positive integer"))?;
-    let items = iterate(value)?;
-    charge_items(state, items.len().saturating_add(slices))?;
-    let (each, extra) = (items.len() / slices, items.len() % slices);
-    let mut rows = Vec::new();
-    let mut start = 0;
-    for number in 0..slices {
-        let end = start + each + usize::from(number < extra);
-        let mut row = items[start..end].to_vec();
-        if let (true, Some(fill)) = (number >= extra, fill.filter(|fill| !fill.is_none())) {
-            row.push(fill.clone());
+    let fill = fill.filter(|fill| !fill.is_none());
+    Ok(generate(|out| {
+        let slices = positive("slice", slices)?;
+        let items = iterate(value)?;
+        charge_items(state, items.len().saturating_add(slices))?;
+        let (each, extra) = (items.len() / slices, items.len() % slices);
+        let mut start = 0;
+        for number in 0..slices {
+            let end = start + each + usize::from(number < extra);
+            let mut row = items[start..end].to_vec();
+            row.extend(fill.filter(|_| number >= extra).cloned());
+            out.push(value::list(row)?);
+            start = end;
         }
-        rows.push(value::list(row)?);
-        start = end;
-    }
-    Ok(Lazy::value("generator", rows, None))
+        Ok(())
+    }))
 }

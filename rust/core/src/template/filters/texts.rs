@@ -168,6 +168,9 @@ pub(super) fn indent(state: &mut State<'_, '_>, value: &Value, args: &Args<'_>) 
 
 pub(super) fn truncate(_: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
     let [length, kill_words, end, leeway] = args.bind("truncate", ["length", "killwords", "end", "leeway"])?;
+    if value.is_undefined() {
+        return Ok(Value::UNDEFINED);
+    }
     let text = value.as_str().ok_or_else(|| fail("`truncate` wants text"))?;
     let end = end.map_or(Ok("..."), |end| end.as_str().ok_or_else(|| fail("`truncate` wants text for its end")))?;
     let length = integer(length, 255)?;

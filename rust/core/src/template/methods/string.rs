@@ -154,7 +154,7 @@ fn split_space(text: &str, limit: usize) -> Vec<&str> {
     let mut rest = text.trim_start_matches(is_space);
     while !rest.is_empty() {
         if parts.len() == limit {
-            parts.push(rest.trim_end_matches(is_space));
+            parts.push(rest);
             break;
         }
         let end = rest.find(is_space).unwrap_or(rest.len());
@@ -169,7 +169,7 @@ fn rsplit_space(text: &str, limit: usize) -> Vec<&str> {
     let mut rest = text.trim_end_matches(is_space);
     while !rest.is_empty() {
         if parts.len() == limit {
-            parts.push(rest.trim_start_matches(is_space));
+            parts.push(rest);
             break;
         }
         let start = rest.char_indices().rev().find(|(_, c)| is_space(*c)).map_or(0, |(at, c)| at + c.len_utf8());
