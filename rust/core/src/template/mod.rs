@@ -208,7 +208,7 @@ impl ChatTemplate {
         let mut text = String::with_capacity(1024);
         let program = self.compiled.borrow_dependent();
         evaluate(&self.environment, program, root, &mut text).map_err(|error| template_error(&error))?;
-        budget::check_size(text.len()).map_err(|error| template_error(&error))?;
+        budget::check_size(text.len()).and_then(|()| budget::check_visits()).map_err(|error| template_error(&error))?;
         Ok(text)
     }
 }

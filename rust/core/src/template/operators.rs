@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use minijinja::{State, Value};
 
-use super::budget::{charge, charge_items};
+use super::budget::{self, charge, charge_items};
 use super::methods::{self, Attribute};
 use super::percent;
 use super::value::{
@@ -186,11 +186,13 @@ pub(super) fn equal(left: &Value, right: &Value) -> bool {
         return a == b;
     }
     match (py(left), py(right)) {
+        (Py::List(_) | Py::Tuple(_) | Py::Dict(_), _) if !budget::visit(1) => false,
         (Py::Undefined, Py::Undefined) | (Py::None, Py::None) => true,
         (Py::BigInt(a), Py::BigInt(b)) => a == b,
         (Py::List(a), Py::List(b)) | (Py::Tuple(a), Py::Tuple(b)) => {
-            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| equal(a, b))
+            std::ptr::eq(a, b) || (a.len() == b.len() && a.iter().zip(b).all(|(a, b)| equal(a, b)))
         }
+        (Py::Dict(a), Py::Dict(b)) if std::ptr::eq(a, b) => true,
         (Py::Dict(a), Py::Dict(b)) => {
             let matches = |(key, value): &(Value, Value)| b.get(key).is_some_and(|other| equal(value, other));
             a.len() == b.len() && a.entries().iter().all(matches)
@@ -292,7 +294,10 @@ pub(super) fn contains(container: &Value, item: &Value) -> Outcome<bool> {
             }
             Ok(iterate(container)?.iter().any(|other| equal(other, item)))
         }
-        _ => Ok(iterate(container)?.iter().any(|other| equal(other, item))),
+        _ => {
+            let items = iterate(container)?;
+            Ok(budget::visit(items.len()) && items.iter().any(|other| equal(other, item)))
+        }
     }
 }
 
