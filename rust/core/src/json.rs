@@ -360,6 +360,59 @@ pub fn write_str(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
 }
 
+/// A value as Python's `json.dumps` writes it: `", "` and `": "`, and `\\uXXXX` for all that is not ASCII.
+pub fn python_dumps(value: &Json<'_>) -> String {
+    let mut out = String::new();
+    dump(value, &mut out);
+    out
+}
+
+fn dump(value: &Json<'_>, out: &mut String) {
+    match value {
+        Json::Null => out.push_str("null"),
+        Json::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
+        Json::Int(value) => out.push_str(itoa::Buffer::new().format(*value)),
+        Json::BigInt(text) => out.push_str(text),
+        Json::Float(value) if value.is_nan() => out.push_str("NaN"),
+        Json::Float(value) if value.is_infinite() => out.push_str(if *value > 0.0 { "Infinity" } else { "-Infinity" }),
+        Json::Float(value) => out.push_str(&python_float(*value)),
+        Json::Str(text) | Json::BrokenStr(text) => dump_str(text, out),
+        Json::Array(items) => {
+            out.push('[');
+            for (i, item) in items.iter().enumerate() {
+                out.push_str(if i > 0 { ", " } else { "" });
+                dump(item, out);
+            }
+            out.push(']');
+        }
+        Json::Object(map) => {
+            out.push('{');
+            for (i, (key, value)) in map.iter().enumerate() {
+                out.push_str(if i > 0 { ", " } else { "" });
+                dump_str(key, out);
+                out.push_str(": ");
+                dump(value, out);
+            }
+            out.push('}');
+        }
+    }
+}
+
+fn dump_str(text: &str, out: &mut String) {
+    let mut escaped = Vec::new();
+    write_str(&mut escaped, text);
+    let mut units = [0u16; 2];
+    for c in String::from_utf8_lossy(&escaped).chars() {
+        if c < '\u{7f}' {
+            out.push(c);
+            continue;
+        }
+        for unit in c.encode_utf16(&mut units) {
+            out.push_str(&format!("\\u{unit:04x}"));
+        }
+    }
+}
+
 struct Parser<'a> {
     bytes: &'a [u8],
     text: &'a str,
@@ -649,6 +702,13 @@ mod tests {
         ] {
             assert_eq!(python_float(value), want);
         }
+    }
+
+    #[test]
+    fn python_dumps_escapes_what_is_not_ascii() {
+        let value = Json::parse(r#"{"a": [1, 1e-7, "é😀\u007f\n"], "b": {}, "c": [], "d": null, "e": true}"#).unwrap();
+        let want = r#"{"a": [1, 1e-07, "\u00e9\ud83d\ude00\u007f\n"], "b": {}, "c": [], "d": null, "e": true}"#;
+        assert_eq!(python_dumps(&value), want);
     }
 
     #[test]

@@ -1,10 +1,17 @@
 //! `fastrender._native`: the list of what Python sees. Each file converts; the work is in `fastrender_core`.
 
-use pyo3::prelude::*;
+mod convert;
+mod error;
+mod renderer;
 
-#[pymodule(gil_used = false)]
+#[pyo3::pymodule(gil_used = false)]
 mod _native {
-    use super::*;
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use super::error::{RequestError, SetupError, error_envelope};
+    #[pymodule_export]
+    use super::renderer::{MediaReference, Pending, Renderer};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
