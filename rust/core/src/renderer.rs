@@ -34,11 +34,11 @@ pub enum Route {
 
 /// How far a request has come.
 #[derive(Debug)]
-pub enum Begun<'a> {
+pub enum Begun {
     /// The response body.
     Done(Vec<u8>),
     /// The media, in request order, without which there is no answer.
-    Pending(Vec<MediaItem<'a>>),
+    Pending(Vec<MediaItem<'static>>),
 }
 
 /// Renders requests for one model; immutable, shared by threads.
@@ -52,9 +52,9 @@ pub struct Renderer {
 }
 
 /// A chat template's output in token ids, or what it waits for.
-enum RenderedChat<'a> {
+enum RenderedChat {
     Ids(EncodedPrompt),
-    Pending(Vec<MediaItem<'a>>),
+    Pending(Vec<MediaItem<'static>>),
 }
 
 impl Renderer {
@@ -86,12 +86,12 @@ impl Renderer {
     }
 
     /// Serve one body. `request_id` is the `X-Request-Id` header, which goes before the body's.
-    pub fn begin<'a>(&self, route: Route, body: &'a [u8], request_id: Option<&str>) -> Result<Begun<'a>> {
+    pub fn begin(&self, route: Route, body: &[u8], request_id: Option<&str>) -> Result<Begun> {
         let body = parse_body(body)?;
         match route {
-            Route::Chat => self.chat(body, request_id),
+            Route::Chat => self.chat(&body, request_id),
             Route::Completions => self.completions(&body, request_id).map(Begun::Done),
-            Route::Tokenize => self.tokenize(body),
+            Route::Tokenize => self.tokenize(&body),
             Route::Detokenize => self.detokenize(&body).map(Begun::Done),
         }
     }
@@ -104,8 +104,8 @@ impl Renderer {
         PromptEncoder { tokenizer: &self.tokenizer, max_model_len: self.model.max_model_len as usize }
     }
 
-    fn chat<'a>(&self, body: Map<'a>, request_id: Option<&str>) -> Result<Begun<'a>> {
-        let request = ChatRequest::read(&body, &self.settings)?;
+    fn chat(&self, body: &Map<'_>, request_id: Option<&str>) -> Result<Begun> {
+        let request = ChatRequest::read(body, &self.settings)?;
         let messages = conversation::read_messages(request.template.messages)?;
         self.check_model(request.common.model)?;
         request.common.refuse_beam_search()?;
@@ -116,22 +116,18 @@ impl Renderer {
 
         let variables = self.templates.variables(&request.template, request.documents, request.reasoning_effort);
         let forwarded = self.forwarded_ids(&request, &messages)?;
-        let prompt = match forwarded.ids {
-            Some(ids) => EncodedPrompt { ids, offsets: None },
-            None => {
-                let exclude =
-                    self.settings.exclude_tools_when_tool_choice_none && request.tool_choice == ToolChoice::None;
-                let tools = request.tools.as_deref().filter(|_| !exclude);
-                let rendered = self.render_chat(&request.template, &variables, tools, &messages, |text, visible| {
-                    let offsets = request.common.return_token_offsets && visible;
-                    self.encoder().encode(text, &request.common, request.max_tokens == Some(0), offsets)
-                })?;
-                match rendered {
-                    RenderedChat::Ids(prompt) => prompt,
-                    RenderedChat::Pending(media) => {
-                        return Ok(Begun::Pending(media.into_iter().map(MediaItem::into_owned).collect()));
-                    }
-                }
+        let prompt = if let Some(ids) = forwarded.ids {
+            EncodedPrompt { ids, offsets: None }
+        } else {
+            let exclude = self.settings.exclude_tools_when_tool_choice_none && request.tool_choice == ToolChoice::None;
+            let tools = request.tools.as_deref().filter(|_| !exclude);
+            let rendered = self.render_chat(&request.template, &variables, tools, &messages, |text, visible| {
+                let offsets = request.common.return_token_offsets && visible;
+                self.encoder().encode(text, &request.common, request.max_tokens == Some(0), offsets)
+            })?;
+            match rendered {
+                RenderedChat::Ids(prompt) => prompt,
+                RenderedChat::Pending(media) => return Ok(Begun::Pending(media)),
             }
         };
         require_ids(&prompt.ids)?;
@@ -177,7 +173,7 @@ impl Renderer {
         tools: Option<&[Json<'a>]>,
         messages: &[conversation::Message<'a>],
         encode: impl FnOnce(&str, bool) -> Result<EncodedPrompt>,
-    ) -> Result<RenderedChat<'a>> {
+    ) -> Result<RenderedChat> {
         let template = self.templates.resolve(fields.chat_template, tools.is_some())?;
         let format = self.templates.content_format(&template);
         let mut conversation = conversation::normalize(messages, format, &self.model, &self.settings)?;
@@ -185,10 +181,10 @@ impl Renderer {
             return Err(Error::bad_request("`messages` is empty: a prompt needs at least one message"));
         }
         if !template.mentions_developer() {
-            conversation::fold_developer_messages(&mut conversation.messages);
+            conversation::fold_developer_messages(&mut conversation.messages)?;
         }
         if !conversation.media.is_empty() {
-            return Ok(RenderedChat::Pending(conversation.media));
+            return Ok(RenderedChat::Pending(conversation.media.into_iter().map(MediaItem::into_owned).collect()));
         }
         let text = variables.render(&template, &conversation.messages, tools)?;
         encode(&text, !variables.tokenizes()).map(RenderedChat::Ids)
@@ -310,8 +306,8 @@ impl Renderer {
         Ok(out)
     }
 
-    fn tokenize<'a>(&self, body: Map<'a>) -> Result<Begun<'a>> {
-        let request = TokenizeRequest::read(&body)?;
+    fn tokenize(&self, body: &Map<'_>) -> Result<Begun> {
+        let request = TokenizeRequest::read(body)?;
         let encode = |text: &str| {
             let ids = self.tokenizer.encode(text, request.add_special_tokens, None)?;
             Ok(EncodedPrompt { ids, offsets: None })
@@ -330,9 +326,7 @@ impl Renderer {
                 let tools = tools.as_deref();
                 match self.render_chat(template, &variables, tools, &messages, |text, _| encode(text))? {
                     RenderedChat::Ids(prompt) => prompt,
-                    RenderedChat::Pending(media) => {
-                        return Ok(Begun::Pending(media.into_iter().map(MediaItem::into_owned).collect()));
-                    }
+                    RenderedChat::Pending(media) => return Ok(Begun::Pending(media)),
                 }
             }
         };

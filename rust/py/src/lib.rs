@@ -1,5 +1,7 @@
 //! `fastrender._native`: the list of what Python sees. Each file converts; the work is in `fastrender_core`.
 
+#![expect(clippy::needless_pass_by_value, reason = "pyo3 hands arguments over by value")]
+
 mod convert;
 mod error;
 mod renderer;

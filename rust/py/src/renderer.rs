@@ -61,7 +61,8 @@ impl Renderer {
         match detached(py, || self.0.begin(route, &body, request_id.as_deref()))? {
             core::Begun::Done(response) => Ok(PyBytes::new(py, &response).into_any()),
             core::Begun::Pending(media) => {
-                let media = media.into_iter().map(|item| Py::new(py, MediaReference::from(item))).collect::<PyResult<_>>()?;
+                let media =
+                    media.into_iter().map(|item| Py::new(py, MediaReference::from(item))).collect::<PyResult<_>>()?;
                 Ok(Bound::new(py, Pending { media })?.into_any())
             }
         }

@@ -117,7 +117,7 @@ pub fn normalize<'a>(
                 if let Some(id) = message.tool_call_id {
                     normalized.push("tool_call_id", id.clone());
                 }
-                flatten_texts(&mut normalized);
+                flatten_texts(&mut normalized)?;
             }
             _ => {}
         }
@@ -179,7 +179,8 @@ fn without_billing_header<'a>(part: Cow<'a, Json<'a>>) -> Option<Cow<'a, Json<'a
 
 /// What a part is, once its kind is known.
 enum Part<'a> {
-    Text(Cow<'a, str>),
+    /// A string, or (in a permissive message) whatever stands in its place.
+    Text(&'a Json<'a>),
     Media(MediaItem<'a>),
     ToolReference(Json<'a>),
     /// A text part whose text is null.
@@ -231,10 +232,9 @@ fn read_part<'a>(part: &'a Map<'a>) -> Result<Part<'a>> {
 
 fn read_text<'a>(part: &'a Map<'a>, field: &'static str, kind: &str) -> Result<Part<'a>> {
     match part.get(field) {
-        Some(Json::Str(text)) => Ok(Part::Text(Cow::Borrowed(text))),
-        None | Some(Json::Null) if matches!(kind, "text" | "refusal") => Ok(Part::Skipped),
         Some(Json::BrokenStr(_)) => Err(lone_surrogate()),
-        _ => Err(Error::bad_request(format!("a part of type `{kind}` must hold a string `{field}`"))),
+        None | Some(Json::Null) if matches!(kind, "text" | "refusal") => Ok(Part::Skipped),
+        text => Ok(Part::Text(text.unwrap_or(&Json::Null))),
     }
 }
 
@@ -256,7 +256,8 @@ fn string_content<'a>(
             Cow::Borrowed(Json::Str(text)) => content.push_text(text.as_ref()),
             Cow::Owned(Json::Str(text)) => content.push_text(text),
             Cow::Borrowed(Json::Object(part)) => match read_part(part)? {
-                Part::Text(text) => content.push_text(text),
+                Part::Text(Json::Str(text)) => content.push_text(text.as_ref()),
+                Part::Text(_) => return Err(Error::bad_request("the text of a content part must be a string")),
                 Part::ToolReference(Json::Str(name)) => content.push_text(name),
                 Part::ToolReference(_) | Part::Skipped => {}
                 Part::Media(item) => {
@@ -295,7 +296,7 @@ fn openai_content<'a>(message: &Message<'a>, media: &mut MediaCollector<'a, '_>)
             Cow::Owned(text @ Json::Str(_)) => text_part(text),
             Cow::Borrowed(Json::Object(part)) => {
                 let mut out = match read_part(part)? {
-                    Part::Text(text) => text_part(Json::Str(text)),
+                    Part::Text(text) => text_part(text.clone()),
                     Part::ToolReference(name) => {
                         let mut out = Map::new();
                         out.push("type", "tool_reference".into());
@@ -336,16 +337,31 @@ fn add_extra_fields<'a>(out: &mut Map<'a>, part: &'a Map<'a>) {
 }
 
 /// A tool's result of text parts becomes one string, which is all that most templates can print.
-fn flatten_texts(message: &mut Map<'_>) {
-    let Some(Json::Array(parts)) = message.get("content") else { return };
+fn flatten_texts(message: &mut Map<'_>) -> Result<()> {
+    let Some(Json::Array(parts)) = message.get("content") else { return Ok(()) };
     let is_text =
         |part: &Json<'_>| part.as_object().is_some_and(|part| part.get("type").and_then(Json::as_str) == Some("text"));
-    if !parts.iter().all(is_text) {
-        return;
+    if parts.iter().all(is_text) {
+        let joined = join_texts(parts)?;
+        message.insert("content", joined.into());
     }
-    let texts: Vec<&str> = parts.iter().filter_map(|part| part.as_object()?.get("text")?.as_str()).collect();
-    let joined = texts.join("\n");
-    message.insert("content", joined.into());
+    Ok(())
+}
+
+/// The texts of parts, a line each.
+fn join_texts(parts: &[Json<'_>]) -> Result<String> {
+    let mut texts = Vec::with_capacity(parts.len());
+    for part in parts {
+        match part {
+            Json::Object(part) => match part.get("text") {
+                Some(Json::Str(text)) => texts.push(text.as_ref()),
+                Some(_) => return Err(Error::bad_request("the text of a content part must be a string")),
+                None => {}
+            },
+            part => texts.extend(part.as_str()),
+        }
+    }
+    Ok(texts.join("\n"))
 }
 
 /// Templates want a call's arguments as an object. What is no JSON object becomes an empty one: a bad turn in the
@@ -370,49 +386,41 @@ fn decode_arguments<'a>(call: &Json<'a>) -> Result<Json<'a>> {
 
 /// For a template that knows no developer role: its messages become system messages, and all system messages one,
 /// at the beginning, unless there is just one and it stands there.
-pub fn fold_developer_messages(messages: &mut Vec<Json<'_>>) {
-    let role =
-        |message: &Json<'_>| message.as_object().and_then(|message| message.get("role")?.as_str().map(str::to_owned));
-    if !messages.iter().any(|message| role(message).as_deref() == Some("developer")) {
-        return;
+pub fn fold_developer_messages(messages: &mut Vec<Json<'_>>) -> Result<()> {
+    let has_role = |message: &Json<'_>, role: &str| {
+        message.as_object().is_some_and(|message| message.get("role").and_then(Json::as_str) == Some(role))
+    };
+    if !messages.iter().any(|message| has_role(message, "developer")) {
+        return Ok(());
     }
     for message in &mut *messages {
-        if role(message).as_deref() == Some("developer")
+        if has_role(message, "developer")
             && let Json::Object(map) = message
         {
             map.insert("role", "system".into());
             map.remove("tools");
         }
     }
-    let is_system = |message: &Json<'_>| role(message).as_deref() == Some("system");
-    if !messages.iter().skip(1).any(is_system) {
-        return;
+    let mut texts = Vec::new();
+    for message in messages.iter().filter(|message| has_role(message, "system")) {
+        texts.push(system_text(message)?);
     }
-    let texts: Vec<String> =
-        messages.iter().filter(|message| is_system(message)).map(system_text).filter(|text| !text.is_empty()).collect();
+    if !messages.iter().skip(1).any(|message| has_role(message, "system")) {
+        return Ok(());
+    }
+    texts.retain(|text| !text.is_empty());
     let mut merged = Map::new();
     merged.push("role", "system".into());
     merged.push("content", texts.join("\n\n").into());
-    messages.retain(|message| !is_system(message));
+    messages.retain(|message| !has_role(message, "system"));
     messages.insert(0, Json::Object(merged));
+    Ok(())
 }
 
-fn system_text(message: &Json<'_>) -> String {
+fn system_text(message: &Json<'_>) -> Result<String> {
     match message.as_object().and_then(|message| message.get("content")) {
-        Some(Json::Str(text)) => text.clone().into_owned(),
-        Some(Json::Array(parts)) => {
-            let texts: Vec<&str> = parts
-                .iter()
-                .filter_map(|part| match part {
-                    Json::Object(part) => part.get("text")?.as_str(),
-                    part => part.as_str(),
-                })
-                .collect();
-            texts.join("\n")
-        }
-        _ => String::new(),
+        Some(Json::Str(text)) => Ok(text.clone().into_owned()),
+        Some(Json::Array(parts)) => join_texts(parts),
+        _ => Ok(String::new()),
     }
 }
-
-#[cfg(test)]
-mod tests;

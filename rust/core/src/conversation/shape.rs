@@ -110,12 +110,26 @@ fn read_message<'a>(message: &'a Json<'a>, index: usize) -> Result<Message<'a>> 
         role,
         content,
         tool_calls,
-        reasoning: map.present("reasoning").or_else(|| map.present("reasoning_content")),
+        reasoning: reasoning(map),
         tool_call_id: map.get("tool_call_id"),
         name: map.get("name").and_then(Json::as_str),
         task: map.get("task").and_then(Json::as_str),
         tools: map.get("tools").map(rekey_developer_tools),
     })
+}
+
+/// `reasoning`, or else its older name.
+fn reasoning<'a>(map: &'a Map<'a>) -> Option<&'a Json<'a>> {
+    map.present("reasoning").or_else(|| map.present("reasoning_content"))
+}
+
+fn is_function_call(call: &Json<'_>) -> bool {
+    call.as_object().is_some_and(|call| has_type(call, "function"))
+}
+
+/// What Python turns into an empty list.
+fn is_empty_iterable(value: &Json<'_>) -> bool {
+    matches!(value, Json::Str(_) | Json::Object(_)) && !value.truthy()
 }
 
 fn plain_content<'a>(content: Option<&'a Json<'a>>) -> Content<'a> {
@@ -134,7 +148,7 @@ fn first_fault(map: &Map<'_>, typed: Option<TypedRole>, fault: &dyn Fn(&str, &st
 }
 
 /// Known fields that the permissive shape finds, or none where it does not fit.
-fn permissive_fields(map: &Map<'_>, calls_fit: bool) -> Option<usize> {
+fn permissive_fields<'a>(map: &'a Map<'a>, calls_fit: bool) -> Option<usize> {
     let mut known = 1;
     match map.get("content") {
         None => {}
@@ -162,16 +176,21 @@ fn permissive_fields(map: &Map<'_>, calls_fit: bool) -> Option<usize> {
     };
     field("name", &text)?;
     field("tool_call_id", &text_or_null)?;
-    field("reasoning", &|value| text_or_null(value) || embeds(value))?;
     field("task", &text_or_null)?;
     field("tools", &|value| {
         value.is_null() || value.as_array().is_some_and(|tools| tools.iter().all(developer_tool_fits))
     })?;
+    match reasoning(map).or(map.get("reasoning")) {
+        None => {}
+        Some(value) if text_or_null(value) || embeds(value) => known += 1,
+        Some(_) => return None,
+    }
     match map.get("tool_calls") {
         None => {}
         // Each call brings `id`, `type` and the two fields of its function.
-        Some(Json::Array(calls)) if calls_fit => known += 1 + 5 * calls.len(),
+        Some(Json::Array(calls)) if calls_fit && calls.iter().all(is_function_call) => known += 1 + 5 * calls.len(),
         Some(Json::Null) => known += 1,
+        Some(calls) if is_empty_iterable(calls) => known += 1,
         Some(_) => return None,
     }
     Some(known)
@@ -280,8 +299,7 @@ fn read_tool_calls<'a>(map: &'a Map<'a>) -> Result<Vec<Json<'a>>, &'static str> 
     match map.get("tool_calls") {
         None | Some(Json::Null) => Ok(Vec::new()),
         Some(Json::Array(calls)) => calls.iter().map(|call| rekey_call(call).ok_or(EXPECTED)).collect(),
-        Some(Json::Str(text)) if text.is_empty() => Ok(Vec::new()),
-        Some(Json::Object(map)) if map.is_empty() => Ok(Vec::new()),
+        Some(calls) if is_empty_iterable(calls) => Ok(Vec::new()),
         Some(_) => Err(EXPECTED),
     }
 }

@@ -3,7 +3,7 @@
 use super::options::StreamOptions;
 use super::sampling::{ObjectWriter, SamplingParams};
 use super::tools::ToolChoice;
-use crate::json::{Json, Map};
+use crate::json::{Json, Map, write_str};
 
 /// What the derenderer needs to know of the request.
 #[derive(Debug, Clone)]
@@ -53,11 +53,11 @@ impl GenerateRequest<'_> {
         let mut object = ObjectWriter::new(out);
         object.str("request_id", self.request_id);
         write_ids(object.key("token_ids"), self.token_ids);
-        optional(&mut object, nulls, "token_offsets", self.token_offsets, |out, offsets| write_offsets(out, offsets));
+        optional(&mut object, nulls, "token_offsets", self.token_offsets, write_offsets);
         optional(&mut object, nulls, "features", None::<()>, |_, ()| {});
         optional(&mut object, nulls, "content_parts", None::<()>, |_, ()| {});
         self.sampling_params.write(object.key("sampling_params"));
-        optional(&mut object, nulls, "model", self.model, |out, model| crate::json::write_str(out, model));
+        optional(&mut object, nulls, "model", self.model, write_str);
         optional(&mut object, nulls, "reasoning_ended", self.reasoning_ended, write_bool);
         optional(&mut object, nulls, "reasoning_parser_kwargs", self.reasoning_parser_kwargs, |out, kwargs| {
             let mut nested = ObjectWriter::new(out);
@@ -67,7 +67,7 @@ impl GenerateRequest<'_> {
         optional(&mut object, nulls, "return_token_ids", self.return_token_ids, write_bool);
         object.str("output_mode", "tokens");
         optional(&mut object, nulls, "parse_context", self.parse_context.as_ref(), |out, context| {
-            context.write(out, nulls)
+            context.write(out, nulls);
         });
         object.bool("stream", self.stream);
         optional(&mut object, nulls, "stream_options", self.stream_options, |out, options| {
@@ -76,7 +76,7 @@ impl GenerateRequest<'_> {
             optional(&mut nested, Nulls::Write, "continuous_usage_stats", options.continuous_usage_stats, write_bool);
             nested.end();
         });
-        optional(&mut object, nulls, "cache_salt", self.cache_salt, |out, salt| crate::json::write_str(out, salt));
+        optional(&mut object, nulls, "cache_salt", self.cache_salt, write_str);
         object.int("priority", self.priority);
         optional(&mut object, nulls, "kv_transfer_params", self.kv_transfer_params, |out, map| map.write(out));
         optional(&mut object, nulls, "ec_transfer_params", self.ec_transfer_params, |out, map| map.write(out));
@@ -99,7 +99,7 @@ impl ParseContext<'_> {
         });
         let choice = self.tool_choice.to_json();
         optional(&mut object, nulls, "tool_choice", (!choice.is_null()).then_some(choice), |out, choice| {
-            choice.write(out)
+            choice.write(out);
         });
         optional(&mut object, nulls, "parallel_tool_calls", self.parallel_tool_calls, write_bool);
         object.bool("include_reasoning", self.include_reasoning);
@@ -136,7 +136,7 @@ static DIGITS: [[u8; 4]; 10_000] = {
         let mut place = 4;
         while place > 0 {
             place -= 1;
-            table[number][place] = b'0' + (rest % 10) as u8;
+            table[number][place] = b"0123456789"[rest % 10];
             rest /= 10;
         }
         number += 1;
