@@ -21,23 +21,33 @@ create_exception!(
 );
 
 pub(crate) fn to_py(py: Python<'_>, error: &Error) -> PyErr {
-    let message = error.to_string();
     if let Error::Setup { .. } = error {
-        return SetupError::new_err(message);
+        return SetupError::new_err(error.to_string());
     }
-    let raised = RequestError::new_err(message.clone());
-    let value = raised.value(py);
-    let attributes = || -> PyResult<()> {
-        value.setattr("status", error.status())?;
-        value.setattr("type", error.kind())?;
-        value.setattr("param", error.param())?;
-        value.setattr("message", message)?;
-        value.setattr("body", PyBytes::new(py, &error.envelope()))
-    };
-    match attributes() {
-        Ok(()) => raised,
+    match request_error(py, &error.to_string(), error.kind(), error.param(), error.status()) {
+        Ok(raised) => PyErr::from_value(raised),
         Err(fault) => fault,
     }
+}
+
+/// A `RequestError` to raise, with all its attributes.
+#[pyfunction]
+#[pyo3(signature = (message, r#type, param, code))]
+pub(crate) fn request_error<'py>(
+    py: Python<'py>,
+    message: &str,
+    r#type: &str,
+    param: Option<&str>,
+    code: u16,
+) -> PyResult<Bound<'py, PyAny>> {
+    let raised = RequestError::new_err(message.to_owned());
+    let value = raised.value(py);
+    value.setattr("status", code)?;
+    value.setattr("type", r#type)?;
+    value.setattr("param", param)?;
+    value.setattr("message", message)?;
+    value.setattr("body", error_envelope(py, message, r#type, param, code))?;
+    Ok(value.clone().into_any())
 }
 
 /// The OpenAI error envelope as bytes: `{"error":{"message","type","param","code"}}`.

@@ -11,7 +11,7 @@ mod _native {
     use pyo3::prelude::*;
 
     #[pymodule_export]
-    use super::error::{RequestError, SetupError, error_envelope};
+    use super::error::{RequestError, SetupError, error_envelope, request_error};
     #[pymodule_export]
     use super::renderer::{MediaReference, Pending, Renderer};
 
