@@ -151,11 +151,12 @@ impl TemplateSet {
                 Some(Json::Str(mapped)) => mapped.clone(),
                 _ => Cow::Borrowed(effort),
             };
-            if !own.contains_key("enable_thinking") {
-                merged.insert("enable_thinking", (effort != "none").into());
-            }
+            let thinks = effort != "none";
             if effort != "auto" {
                 merged.insert("reasoning_effort", Json::Str(effort));
+            }
+            if !own.contains_key("enable_thinking") {
+                merged.insert("enable_thinking", thinks.into());
             }
         }
         let mut effective: Map<'a> = self.default_kwargs.clone();

@@ -3,7 +3,7 @@
 use super::constraints;
 use super::fields::Fields;
 use super::options::CommonFields;
-use super::sampling::SamplingRequest;
+use super::sampling::{self, SamplingRequest};
 use super::tools::{ToolChoice, read_tool_choice, read_tools};
 use super::{check_cache_salt, check_logprob_count, check_prompt_logprobs, check_stream_options};
 use crate::error::{Error, Result};
@@ -150,6 +150,7 @@ fn check_raw(map: &Map<'_>) -> Result<ToolChoice> {
     constraints::check_raw_response_format(map)?;
     check_tool_call_lists(map)?;
     check_cache_salt(map)?;
+    sampling::check_within_validation(map)?;
     Ok(tool_choice)
 }
 

@@ -4,7 +4,7 @@ use super::chat::MediaFields;
 use super::constraints;
 use super::fields::{Fields, lax_int};
 use super::options::CommonFields;
-use super::sampling::SamplingRequest;
+use super::sampling::{self, SamplingRequest};
 use super::{check_cache_salt, check_logprob_count, check_prompt_logprobs, check_stream_options};
 use crate::error::{Error, Result};
 use crate::json::{Json, Map};
@@ -59,17 +59,17 @@ impl<'a> CompletionRequest<'a> {
 
     /// What is well formed, but no renderer of token ids can serve.
     pub fn refuse_unsupported(&self) -> Result<()> {
-        if self.suffix {
-            return Err(Error::bad_param(
-                "suffix",
-                "`suffix` needs a model that fills in the middle; this one does not",
-            ));
-        }
         if self.embeds {
             return Err(Error::bad_param("prompt_embeds", "`prompt_embeds` have no token ids and cannot be rendered"));
         }
         if self.prompts.is_empty() {
             return Err(Error::bad_param("prompt", "`prompt` is an empty list: give at least one prompt"));
+        }
+        if self.suffix {
+            return Err(Error::bad_param(
+                "suffix",
+                "`suffix` needs a model that fills in the middle; this one does not",
+            ));
         }
         Ok(())
     }
@@ -101,7 +101,8 @@ fn check_raw(map: &Map<'_>, settings: &RenderSettings) -> Result<()> {
     check_logprobs(map)?;
     constraints::check_raw(map, Some("structured_outputs"))?;
     constraints::check_raw_response_format(map)?;
-    check_cache_salt(map)
+    check_cache_salt(map)?;
+    sampling::check_within_validation(map)
 }
 
 fn check_logprobs(map: &Map<'_>) -> Result<()> {

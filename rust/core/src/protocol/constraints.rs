@@ -112,6 +112,14 @@ pub fn read<'a>(body: Fields<'_, 'a>) -> Result<Option<StructuredOutputs<'a>>> {
     Ok(Some(StructuredOutputs { fields }))
 }
 
+/// Whether `structured_outputs`, taken alone, hold one constraint.
+pub fn check_given(body: Fields<'_, '_>) -> Result<()> {
+    match body.object("structured_outputs")? {
+        Some(given) => count_constraints(&read_given(given)?),
+        None => Ok(()),
+    }
+}
+
 fn read_given<'a>(given: &Map<'a>) -> Result<Map<'a>> {
     let fields = Fields::new(given, "body.structured_outputs");
     let mut out = Map::new();

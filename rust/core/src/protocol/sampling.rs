@@ -3,6 +3,9 @@
 //! Which keys appear follows vLLM's msgspec struct: fields equal to their default are left out, except those that the
 //! renderer always computes anew (see spec of `SamplingParams`, vLLM `sampling_params.py`).
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
 use super::constraints::{self, StructuredOutputs};
 use super::fields::{Fields, INT64, lax_float};
 use crate::error::{Error, Result};
@@ -79,7 +82,8 @@ pub struct SamplingRequest<'a> {
     pub stream: bool,
     pub stream_interval: Option<i128>,
     pub structured_outputs: Option<StructuredOutputs<'a>>,
-    pub logit_bias: Option<Vec<(i128, f64)>>,
+    /// Keys as they came.
+    pub logit_bias: Option<Vec<(&'a str, f64)>>,
     pub allowed_token_ids: Option<Vec<i128>>,
     pub vllm_xargs: Option<Map<'a>>,
     pub bad_words: Vec<&'a str>,
@@ -145,6 +149,7 @@ impl<'a> SamplingRequest<'a> {
         }
         let params = SamplingParams {
             request: self,
+            logit_bias: self.logit_bias.as_deref().map(resolve_logit_bias).transpose()?,
             presence_penalty: pick(self.presence_penalty, defaults.presence_penalty, 0.0),
             frequency_penalty: pick(self.frequency_penalty, defaults.frequency_penalty, 0.0),
             repetition_penalty: pick(self.repetition_penalty, defaults.repetition_penalty, 1.0),
@@ -158,6 +163,20 @@ impl<'a> SamplingRequest<'a> {
         params.check(settings)?;
         Ok(params)
     }
+}
+
+/// Rules that vLLM applies to values while it validates the body; their breach goes before any fault of type.
+pub(super) fn check_within_validation(map: &Map<'_>) -> Result<()> {
+    let body = Fields::new(map, "body");
+    read_thinking_budget(body)?;
+    for domain in [constraints::check_given(body), read_repetition_detection(body).map(|_| ())] {
+        match domain {
+            // Faults of type are found again when the fields are read.
+            Ok(()) | Err(Error::Schema { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 fn read_stop<'a>(body: Fields<'a, 'a>, most: usize) -> Result<Vec<&'a str>> {
@@ -174,27 +193,35 @@ fn read_stop<'a>(body: Fields<'a, 'a>, most: usize) -> Result<Vec<&'a str>> {
     }
 }
 
-/// Keys are token ids in decimal; the last of equal ones wins. Values are clamped to ±100.
-fn read_logit_bias(body: Fields<'_, '_>) -> Result<Option<Vec<(i128, f64)>>> {
+/// Token ids, still as text, with their biases clamped to ±100.
+fn read_logit_bias<'a>(body: Fields<'a, 'a>) -> Result<Option<Vec<(&'a str, f64)>>> {
     let Some(map) = body.object("logit_bias")? else { return Ok(None) };
-    let mut places: std::collections::HashMap<i128, usize> = std::collections::HashMap::with_capacity(map.len());
-    let mut biases: Vec<(i128, f64)> = Vec::with_capacity(map.len());
-    for (key, value) in map.iter() {
-        let value = lax_float(value).ok_or_else(|| body.error("logit_bias", "a map from token ids to numbers"))?;
+    let bias = |(key, value)| match lax_float(value) {
+        // `max` and `min` of Python let NaN fall to the first bound.
+        Some(value) if value.is_nan() => Ok((key, -100.0)),
+        Some(value) => Ok((key, value.clamp(-100.0, 100.0))),
+        None => Err(body.error("logit_bias", "a map from token ids to numbers")),
+    };
+    map.iter().map(bias).collect::<Result<_>>().map(Some)
+}
+
+/// Read the keys; of equal ids the last wins.
+fn resolve_logit_bias(biases: &[(&str, f64)]) -> Result<Vec<(i128, f64)>> {
+    let mut places: HashMap<i128, usize> = HashMap::with_capacity(biases.len());
+    let mut resolved: Vec<(i128, f64)> = Vec::with_capacity(biases.len());
+    for (key, value) in biases {
         let token: i128 = key.trim().parse().map_err(|_| {
             Error::bad_param("logit_bias", format!("`logit_bias` has the key `{key}`, which is not a token id"))
         })?;
-        // `max` and `min` of Python let NaN fall to the first bound.
-        let value = if value.is_nan() { -100.0 } else { value.clamp(-100.0, 100.0) };
         match places.entry(token) {
-            std::collections::hash_map::Entry::Occupied(place) => biases[*place.get()].1 = value,
-            std::collections::hash_map::Entry::Vacant(place) => {
-                place.insert(biases.len());
-                biases.push((token, value));
+            Entry::Occupied(place) => resolved[*place.get()].1 = *value,
+            Entry::Vacant(place) => {
+                place.insert(resolved.len());
+                resolved.push((token, *value));
             }
         }
     }
-    Ok(Some(biases))
+    Ok(resolved)
 }
 
 /// `vllm_xargs`: strings, numbers and lists of those; an empty object counts as none.
@@ -247,6 +274,7 @@ fn read_repetition_detection(body: Fields<'_, '_>) -> Result<Option<[i128; 3]>> 
 #[derive(Debug, Clone)]
 pub struct SamplingParams<'r> {
     request: &'r SamplingRequest<'r>,
+    logit_bias: Option<Vec<(i128, f64)>>,
     presence_penalty: f64,
     frequency_penalty: f64,
     repetition_penalty: f64,
@@ -386,7 +414,7 @@ impl SamplingParams<'_> {
         if let Some(outputs) = &request.structured_outputs {
             outputs.write(object.key("structured_outputs"));
         }
-        if let Some(biases) = &request.logit_bias {
+        if let Some(biases) = &self.logit_bias {
             write_logit_bias(object.key("logit_bias"), biases);
         }
         if let Some(ids) = &request.allowed_token_ids {
