@@ -6,7 +6,7 @@ use crate::conversation::{self, MediaItem};
 use crate::error::{Error, Result};
 use crate::json::{Json, Map};
 use crate::prompt::{EncodedPrompt, PromptEncoder};
-use crate::protocol::chat::{ChatRequest, TemplateFields};
+use crate::protocol::chat::{ChatRequest, TemplateFields, check_media_trust};
 use crate::protocol::completion::{CompletionRequest, Prompt};
 use crate::protocol::generate::{GenerateRequest, Nulls, ParseContext};
 use crate::protocol::sampling::SamplingDefaults;
@@ -111,7 +111,7 @@ impl Renderer {
         request.common.refuse_beam_search()?;
         self.check_tool_choice(&request.tool_choice)?;
         request.template.check_trust(&self.settings)?;
-        request.media_fields.check_trust(&self.settings)?;
+        check_media_trust(body, &self.settings)?;
         request.common.check_limits(request.max_tokens, request.max_tokens_field, self.model.max_model_len)?;
 
         let variables = self.templates.variables(&request.template, request.documents, request.reasoning_effort);
@@ -257,7 +257,7 @@ impl Renderer {
         self.check_model(request.common.model)?;
         request.common.refuse_beam_search()?;
         request.refuse_unsupported()?;
-        request.media_fields.check_trust(&self.settings)?;
+        check_media_trust(body, &self.settings)?;
         request.common.check_limits(Some(request.max_tokens), "max_tokens", self.model.max_model_len)?;
 
         let encoder = self.encoder();
@@ -317,11 +317,11 @@ impl Renderer {
                 self.check_model(request.model)?;
                 encode(text)?
             }
-            TokenizeInput::Chat { template, tools, media_fields } => {
+            TokenizeInput::Chat { template, tools, .. } => {
                 let messages = conversation::read_messages(template.messages)?;
                 self.check_model(request.model)?;
                 template.check_trust(&self.settings)?;
-                media_fields.check_trust(&self.settings)?;
+                check_media_trust(body, &self.settings)?;
                 let variables = self.templates.variables(template, None, None);
                 let tools = tools.as_deref();
                 match self.render_chat(template, &variables, tools, &messages, |text, _| encode(text))? {

@@ -79,8 +79,7 @@ pub fn has_media(messages: &[Message<'_>]) -> bool {
         })
     };
     messages.iter().any(|message| match message.content {
-        Content::Parts(parts) => parts.iter().any(is_media),
-        Content::Unreadable => true,
+        Content::Parts(parts) | Content::Unreadable(parts) => parts.iter().any(is_media),
         Content::Nothing | Content::Text(_) => false,
     })
 }
@@ -141,7 +140,7 @@ fn parts<'a>(message: &Message<'a>) -> Result<Vec<Cow<'a, Json<'a>>>> {
         Content::Nothing => Vec::new(),
         Content::Text(text) => vec![Cow::Owned(Json::Str(Cow::Borrowed(text)))],
         Content::Parts(parts) => parts.iter().map(Cow::Borrowed).collect(),
-        Content::Unreadable => {
+        Content::Unreadable(_) => {
             return Err(Error::bad_request(format!(
                 "the content of a message of role `{}` holds a part of an unknown form",
                 message.role

@@ -18,8 +18,8 @@ pub enum Content<'a> {
     Text(&'a str),
     /// Strings and objects.
     Parts(&'a [Json<'a>]),
-    /// A list that the role's typed shape refuses once it is read.
-    Unreadable,
+    /// What the role's typed shape refuses once it is read: the items of a list, or none for an object.
+    Unreadable(&'a [Json<'a>]),
 }
 
 /// A message whose shape is valid.
@@ -93,7 +93,8 @@ fn read_message<'a>(message: &'a Json<'a>, index: usize) -> Result<Message<'a>> 
                 }
                 // An empty object is an empty iterable to Python.
                 Some(Json::Object(map)) if map.is_empty() => Content::Parts(&[]),
-                Some(Json::Array(_) | Json::Object(_)) => Content::Unreadable,
+                Some(Json::Array(parts)) => Content::Unreadable(parts),
+                Some(Json::Object(_)) => Content::Unreadable(&[]),
                 content => plain_content(content),
             }
         }

@@ -72,7 +72,6 @@ impl<'a> ChatRequest<'a> {
         let logprobs = body.bool("logprobs")?.unwrap_or(false);
         let top_logprobs = body.int("top_logprobs")?.unwrap_or(0);
         let mut sampling = SamplingRequest::read(body, settings)?;
-        sampling.n = body.int("n")?.unwrap_or(1);
         sampling.logprobs = (logprobs && sampling.logprob_token_ids.is_none()).then_some(top_logprobs);
         let echo = body.bool_or("echo", false)?;
         if sampling.prompt_logprobs.is_none() && echo {
@@ -118,19 +117,20 @@ impl<'a> MediaFields<'a> {
         }
         Ok(Self { mm_processor_kwargs: body.object("mm_processor_kwargs")?, media_io_kwargs })
     }
+}
 
-    pub fn check_trust(&self, settings: &RenderSettings) -> Result<()> {
-        let fields = [("mm_processor_kwargs", self.mm_processor_kwargs), ("media_io_kwargs", self.media_io_kwargs)];
-        for (name, kwargs) in fields {
-            if kwargs.is_some_and(|kwargs| !kwargs.is_empty()) && !settings.trust_request_mm_kwargs {
-                return Err(Error::bad_param(
-                    name,
-                    format!("`{name}` of a request are refused by this server (see --trust-request-mm-kwargs)"),
-                ));
-            }
+/// Media options change what a request costs: taken only on a server that trusts its clients. Runs on the raw body,
+/// since a completion request, which has no such fields, is held to it too.
+pub fn check_media_trust(map: &Map<'_>, settings: &RenderSettings) -> Result<()> {
+    for name in ["mm_processor_kwargs", "media_io_kwargs"] {
+        if map.get(name).is_some_and(Json::truthy) && !settings.trust_request_mm_kwargs {
+            return Err(Error::bad_param(
+                name,
+                format!("`{name}` of a request are refused by this server (see --trust-request-mm-kwargs)"),
+            ));
         }
-        Ok(())
     }
+    Ok(())
 }
 
 /// The checks that vLLM makes on the raw body, in its order.

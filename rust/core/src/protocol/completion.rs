@@ -1,6 +1,5 @@
 //! `CompletionRequest`: the body of `/v1/completions/render`.
 
-use super::chat::MediaFields;
 use super::constraints;
 use super::fields::{Fields, lax_int};
 use super::options::CommonFields;
@@ -28,7 +27,6 @@ pub struct CompletionRequest<'a> {
     pub sampling: SamplingRequest<'a>,
     pub max_tokens: i128,
     pub echo: bool,
-    pub media_fields: MediaFields<'a>,
     suffix: bool,
     embeds: bool,
 }
@@ -39,6 +37,8 @@ impl<'a> CompletionRequest<'a> {
         let body = Fields::new(map, "body");
         let prompts = read_prompts(body)?;
         let mut sampling = SamplingRequest::read(body, settings)?;
+        // Unlike a chat request's, it may not be null.
+        body.int_or("n", 1)?;
         let logprobs = body.int("logprobs")?;
         let echo = body.bool("echo")?.unwrap_or(false);
         sampling.logprobs = if sampling.logprob_token_ids.is_some() { None } else { logprobs };
@@ -51,7 +51,6 @@ impl<'a> CompletionRequest<'a> {
             sampling,
             max_tokens: body.int("max_tokens")?.unwrap_or(DEFAULT_MAX_TOKENS),
             echo,
-            media_fields: MediaFields::read(body)?,
             suffix: body.str("suffix")?.is_some(),
             embeds: map.get("prompt_embeds").is_some_and(Json::truthy),
         })

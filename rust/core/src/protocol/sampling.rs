@@ -93,10 +93,10 @@ pub struct SamplingRequest<'a> {
 }
 
 impl<'a> SamplingRequest<'a> {
-    /// Read the fields that both routes share. `logprobs` and `prompt_logprobs` are left to the route.
+    /// Read the fields that both routes share. `logprobs` are left to the route.
     pub fn read(body: Fields<'a, 'a>, settings: &RenderSettings) -> Result<Self> {
         Ok(Self {
-            n: body.int_or("n", 1)?,
+            n: body.int("n")?.unwrap_or(1),
             presence_penalty: body.float("presence_penalty")?,
             frequency_penalty: body.float("frequency_penalty")?,
             repetition_penalty: body.float("repetition_penalty")?,
