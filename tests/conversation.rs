@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use fastrender_core::conversation::{fold_developer_messages, normalize, read_messages};
+use fastrender_core::conversation::{Reading, fold_developer_messages, normalize, read_messages};
 use fastrender_core::json::Json;
 use fastrender_core::spec::{ContentFormat, RenderSpec};
 
@@ -29,7 +29,7 @@ fn outcome(request: &Json<'_>, format: ContentFormat, spec: &RenderSpec) -> Outc
         // Refused from the raw body, before messages are read.
         return Err(("BadRequestError", None));
     }
-    let messages = read_messages(messages).map_err(fault)?;
+    let messages = read_messages(messages, Reading::Chat).map_err(fault)?;
     let conversation = normalize(&messages, format, &spec.model, &spec.settings).map_err(fault)?;
     let mut folded = conversation.messages.clone();
     fold_developer_messages(&mut folded).map_err(fault)?;

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::conversation::{self, MediaItem};
+use crate::conversation::{self, MediaItem, Reading};
 use crate::error::{Error, Result};
 use crate::json::{Json, Map};
 use crate::prompt::{EncodedPrompt, PromptEncoder};
@@ -106,7 +106,7 @@ impl Renderer {
 
     fn chat(&self, body: &Map<'_>, request_id: Option<&str>) -> Result<Begun> {
         let request = ChatRequest::read(body, &self.settings)?;
-        let messages = conversation::read_messages(request.template.messages)?;
+        let messages = conversation::read_messages(request.template.messages, Reading::Chat)?;
         self.check_model(request.common.model)?;
         request.common.refuse_beam_search()?;
         self.check_tool_choice(&request.tool_choice)?;
@@ -258,6 +258,7 @@ impl Renderer {
         request.common.refuse_beam_search()?;
         request.refuse_unsupported()?;
         check_media_trust(body, &self.settings)?;
+        request.require_prompts()?;
         request.common.check_limits(Some(request.max_tokens), "max_tokens", self.model.max_model_len)?;
 
         let encoder = self.encoder();
@@ -318,7 +319,7 @@ impl Renderer {
                 encode(text)?
             }
             TokenizeInput::Chat { template, tools, .. } => {
-                let messages = conversation::read_messages(template.messages)?;
+                let messages = conversation::read_messages(template.messages, Reading::Tokenize)?;
                 self.check_model(request.model)?;
                 template.check_trust(&self.settings)?;
                 check_media_trust(body, &self.settings)?;

@@ -9,7 +9,7 @@ mod shape;
 use std::borrow::Cow;
 
 pub use media::{MediaItem, Modality};
-pub use shape::{Content, Message, read_messages};
+pub use shape::{Content, Message, Reading, read_messages};
 
 use crate::error::{Error, Result};
 use crate::json::{Json, Map};
@@ -103,6 +103,9 @@ pub fn normalize<'a>(
         normalized.push("content", content);
         match message.role {
             "assistant" => {
+                if let Some(expected) = message.tool_call_fault {
+                    return Err(Error::bad_request(format!("`tool_calls` must be {expected}")));
+                }
                 if !message.tool_calls.is_empty() {
                     let calls = message.tool_calls.iter().map(decode_arguments).collect::<Result<_>>()?;
                     normalized.push("tool_calls", Json::Array(calls));

@@ -22,6 +22,15 @@ pub enum Content<'a> {
     Unreadable(&'a [Json<'a>]),
 }
 
+/// What is done to messages before their shapes are checked, which differs by route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reading {
+    /// `reasoning_content` stands in for `reasoning`, and every tool call is checked at once.
+    Chat,
+    /// Neither: `/tokenize` reads tool calls when it renders, and does not know `reasoning_content`.
+    Tokenize,
+}
+
 /// A message whose shape is valid.
 #[derive(Debug, Clone)]
 pub struct Message<'a> {
@@ -29,6 +38,8 @@ pub struct Message<'a> {
     pub content: Content<'a>,
     /// Calls of an assistant message, re-keyed: `id`, `function {arguments, name, …}`, `type`, and the rest.
     pub tool_calls: Vec<Json<'a>>,
+    /// What is wrong with the calls, where that shows only when they are rendered.
+    pub tool_call_fault: Option<&'static str>,
     /// `reasoning`, or else `reasoning_content`; null counts as absent.
     pub reasoning: Option<&'a Json<'a>>,
     pub tool_call_id: Option<&'a Json<'a>>,
@@ -63,11 +74,11 @@ impl TypedRole {
 }
 
 /// Read every message of a request; errors are those of the request's schema.
-pub fn read_messages<'a>(messages: &'a [Json<'a>]) -> Result<Vec<Message<'a>>> {
-    messages.iter().enumerate().map(|(i, message)| read_message(message, i)).collect()
+pub fn read_messages<'a>(messages: &'a [Json<'a>], reading: Reading) -> Result<Vec<Message<'a>>> {
+    messages.iter().enumerate().map(|(i, message)| read_message(message, i, reading)).collect()
 }
 
-fn read_message<'a>(message: &'a Json<'a>, index: usize) -> Result<Message<'a>> {
+fn read_message<'a>(message: &'a Json<'a>, index: usize, reading: Reading) -> Result<Message<'a>> {
     let fault = |key: &str, expected: &str| {
         let path =
             if key.is_empty() { format!("body.messages.{index}") } else { format!("body.messages.{index}.{key}") };
@@ -81,7 +92,8 @@ fn read_message<'a>(message: &'a Json<'a>, index: usize) -> Result<Message<'a>> 
     let typed = TypedRole::of(role);
     let content = map.get("content");
     let calls = read_tool_calls(map);
-    let permissive = permissive_fields(map, calls.is_ok());
+    let reasoning = reasoning(map, reading);
+    let permissive = permissive_fields(map, reasoning, calls.is_ok());
     let strict = typed.and_then(|typed| typed_fields(map, typed));
     let content = match (strict, permissive) {
         (None, None) => return Err(first_fault(map, typed, &fault)),
@@ -103,15 +115,20 @@ fn read_message<'a>(message: &'a Json<'a>, index: usize) -> Result<Message<'a>> 
             content => plain_content(content),
         },
     };
-    let tool_calls = match typed {
-        Some(TypedRole::Assistant) => calls.map_err(|expected| fault("tool_calls", expected))?,
-        _ => Vec::new(),
+    let (tool_calls, tool_call_fault) = match (typed, calls) {
+        (Some(TypedRole::Assistant), Ok(calls)) => (calls, None),
+        (Some(TypedRole::Assistant), Err(expected)) if reading == Reading::Chat => {
+            return Err(fault("tool_calls", expected));
+        }
+        (Some(TypedRole::Assistant), Err(expected)) => (Vec::new(), Some(expected)),
+        _ => (Vec::new(), None),
     };
     Ok(Message {
         role,
         content,
         tool_calls,
-        reasoning: reasoning(map),
+        tool_call_fault,
+        reasoning,
         tool_call_id: map.get("tool_call_id"),
         name: map.get("name").and_then(Json::as_str),
         task: map.get("task").and_then(Json::as_str),
@@ -119,9 +136,10 @@ fn read_message<'a>(message: &'a Json<'a>, index: usize) -> Result<Message<'a>> 
     })
 }
 
-/// `reasoning`, or else its older name.
-fn reasoning<'a>(map: &'a Map<'a>) -> Option<&'a Json<'a>> {
-    map.present("reasoning").or_else(|| map.present("reasoning_content"))
+/// `reasoning`, or else (in a chat) its older name.
+fn reasoning<'a>(map: &'a Map<'a>, reading: Reading) -> Option<&'a Json<'a>> {
+    let older = || map.present("reasoning_content").filter(|_| reading == Reading::Chat);
+    map.present("reasoning").or_else(older)
 }
 
 fn is_function_call(call: &Json<'_>) -> bool {
@@ -149,7 +167,7 @@ fn first_fault(map: &Map<'_>, typed: Option<TypedRole>, fault: &dyn Fn(&str, &st
 }
 
 /// Known fields that the permissive shape finds, or none where it does not fit.
-fn permissive_fields<'a>(map: &'a Map<'a>, calls_fit: bool) -> Option<usize> {
+fn permissive_fields(map: &Map<'_>, reasoning: Option<&Json<'_>>, calls_fit: bool) -> Option<usize> {
     let mut known = 1;
     match map.get("content") {
         None => {}
@@ -181,7 +199,7 @@ fn permissive_fields<'a>(map: &'a Map<'a>, calls_fit: bool) -> Option<usize> {
     field("tools", &|value| {
         value.is_null() || value.as_array().is_some_and(|tools| tools.iter().all(developer_tool_fits))
     })?;
-    match reasoning(map).or(map.get("reasoning")) {
+    match reasoning.or(map.get("reasoning")) {
         None => {}
         Some(value) if text_or_null(value) || embeds(value) => known += 1,
         Some(_) => return None,

@@ -58,17 +58,24 @@ impl<'a> CompletionRequest<'a> {
 
     /// What is well formed, but no renderer of token ids can serve.
     pub fn refuse_unsupported(&self) -> Result<()> {
-        if self.embeds {
-            return Err(Error::bad_param("prompt_embeds", "`prompt_embeds` have no token ids and cannot be rendered"));
-        }
-        if self.prompts.is_empty() {
-            return Err(Error::bad_param("prompt", "`prompt` is an empty list: give at least one prompt"));
-        }
-        if self.suffix {
+        let suffix_matters =
+            self.echo || self.embeds || self.common.truncation.tokens.is_some() || !self.prompts.is_empty();
+        if self.suffix && suffix_matters {
             return Err(Error::bad_param(
                 "suffix",
                 "`suffix` needs a model that fills in the middle; this one does not",
             ));
+        }
+        if self.embeds {
+            return Err(Error::bad_param("prompt_embeds", "`prompt_embeds` have no token ids and cannot be rendered"));
+        }
+        Ok(())
+    }
+
+    /// A list of prompts holds at least one.
+    pub fn require_prompts(&self) -> Result<()> {
+        if self.prompts.is_empty() {
+            return Err(Error::bad_param("prompt", "`prompt` is an empty list: give at least one prompt"));
         }
         Ok(())
     }
@@ -179,6 +186,7 @@ mod tests {
         let Ok(Json::Object(map)) = Json::parse(text) else { panic!("not an object") };
         let request = CompletionRequest::read(Box::leak(Box::new(map)), &RenderSettings::default())?;
         request.refuse_unsupported()?;
+        request.require_prompts()?;
         Ok(request.prompts)
     }
 
