@@ -36,42 +36,43 @@ class Server:
         return False
 
 
-def start(*flags: str, **environment: str) -> tuple[subprocess.Popen[str], list[str]]:
-    """A process that starts, and the lines that it has logged."""
+@contextlib.contextmanager
+def starting(*flags: str, **environment: str) -> Iterator[Server]:
+    """A server that may not answer yet, or ever; ended with the block."""
     process = subprocess.Popen(
-        [sys.executable, str(_SCRIPT), *flags],
+        [sys.executable, str(_SCRIPT), "--host", "127.0.0.1", "--port", "0", *flags],
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": str(_PACKAGE), **environment},
     )
-    log: list[str] = []
-
-    reader = threading.Thread(target=_follow, args=(process, log), daemon=True)
+    server = Server(process, "", [])
+    reader = threading.Thread(target=_follow, args=(process, server.log), daemon=True)
     reader.start()
-    return process, log
-
-
-def _follow(process: subprocess.Popen[str], log: list[str]) -> None:
-    assert process.stderr is not None
-    for line in process.stderr:
-        log.append(line)
-
-
-@contextlib.contextmanager
-def serving(*flags: str, **environment: str) -> Iterator[Server]:
-    """A server that answers, stopped at the end."""
-    process, log = start("--host", "127.0.0.1", "--port", "0", *flags, **environment)
-    server = Server(process, "", log)
     try:
-        assert server.logged("ready in", _START_SECONDS), "".join(log)
-        found = re.search(r" at (\S+) \(", "".join(log))
-        assert found is not None
-        server.url = found[1]
         yield server
     finally:
         if process.poll() is None:
             process.kill()
         process.wait()
+        reader.join(10)
+
+
+@contextlib.contextmanager
+def serving(*flags: str, **environment: str) -> Iterator[Server]:
+    """A server that answers, ended with the block."""
+    with starting(*flags, **environment) as server:
+        assert server.logged("ready in", _START_SECONDS), "".join(server.log)
+        found = re.search(r" at (\S+) \(", "".join(server.log))
+        assert found is not None
+        server.url = found[1]
+        yield server
+
+
+def _follow(process: subprocess.Popen[str], log: list[str]) -> None:
+    assert process.stderr is not None
+    with process.stderr as lines:
+        for line in lines:
+            log.append(line)
 
 
 def client(server: Server) -> httpx.Client:

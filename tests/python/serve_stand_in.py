@@ -5,7 +5,6 @@ import sys
 import time
 
 import stand_in
-
 from fastrender.arguments import parse
 from fastrender.config import RenderConfig
 from fastrender.logs import configure_logging

@@ -1,10 +1,10 @@
 import pytest
-from stand_in import Renderer
 from starlette.testclient import TestClient
 
 from fastrender.config import RenderConfig
 from fastrender.server.app import Application
 from fastrender.server.keys import ApiKeys
+from stand_in import Renderer
 
 GUARDED = [
     *("/v1/chat/completions/render", "/v1/completions/render", "/tokenize", "/detokenize"),

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 from openapi_spec_validator import validate
-from stand_in import Renderer
 from starlette.testclient import TestClient
 
 from fastrender.config import RenderConfig
 from fastrender.server.app import Application
 from fastrender.version import own_version
+from stand_in import Renderer
 
 JSON = {"content-type": "application/json"}
 HOT = [

@@ -193,7 +193,11 @@ class RenderRoute:
             return Answer(error.status, error.body)
         except QueueFullError:
             raise RefusedError(overloaded("too many requests wait already"), "queue_full") from None
-        except (ClientGoneError, asyncio.CancelledError, KeyboardInterrupt, SystemExit):
+        except asyncio.CancelledError:
+            # Only the end of the server cancels; what is said now still reaches the client.
+            text = "the server was shut down before the answer was ready"
+            raise RefusedError(overloaded(text), "draining") from None
+        except (ClientGoneError, KeyboardInterrupt, SystemExit):
             raise
         except BaseException:
             # BaseException, since that is what a panic of the native half arrives as.
