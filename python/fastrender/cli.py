@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import argparse
+    import socket
     from collections.abc import Callable
 
     from fastrender.arguments import CommandLine
@@ -97,22 +98,35 @@ def _serve(words: Sequence[str], started: float) -> int:
 
     try:
         bound = sockets.bind(line.config)
+    except ValueError as error:
+        return _complain(str(error), _FAILED)
+    try:
         if line.config.workers > 1:
             from fastrender.server.workers import supervise
 
-            return supervise(line.config, load_renderer, bound, started)
-        # The native half loads without the interpreter's lock, while the server's modules do.
-        import threading
-
-        loading = _Loading(line.config)
-        thread = threading.Thread(target=loading.run, daemon=True)
-        thread.start()
-        from fastrender.server.serve import serve
-
-        thread.join()
-        return serve(line.config, loading.result(), bound, started)
+            code = supervise(line.config, load_renderer, bound, started)
+        else:
+            code = _serve_alone(line.config, bound, started)
     except (ValueError, OSError) as error:
         return _complain(str(error), _FAILED)
+    finally:
+        sockets.release(line.config, bound)
+    from fastrender.server.serve import leave
+
+    return leave(code)
+
+
+def _serve_alone(config: "RenderConfig", bound: "socket.socket", started: float) -> int:
+    # The native half loads without the interpreter's lock, while the server's modules do.
+    import threading
+
+    loading = _Loading(config)
+    thread = threading.Thread(target=loading.run, daemon=True)
+    thread.start()
+    from fastrender.server.serve import serve
+
+    thread.join()
+    return serve(config, loading.result(), bound, started)
 
 
 class _Loading:

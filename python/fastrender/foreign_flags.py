@@ -170,4 +170,4 @@ def _name(flag: str) -> str:
 
 
 def _stem(name: str) -> str:
-    return re.sub(r"^(enable|disable|no)-", "", name)
+    return re.sub(r"^(no-)?(enable-|disable-)?", "", name)

@@ -39,11 +39,7 @@ def serve(config: RenderConfig, renderer: Renderer, bound: socket.socket, starte
     def announce() -> None:
         log_start(config, bound, renderer.native.backend, started)
 
-    try:
-        code = run(config, renderer, bound, on_start=announce)
-    finally:
-        sockets.release(config, bound)
-    return leave(code)
+    return run(config, renderer, bound, on_start=announce)
 
 
 def leave(code: int) -> int:

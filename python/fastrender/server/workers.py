@@ -15,7 +15,7 @@ from multiprocessing.process import BaseProcess
 from types import FrameType
 
 from fastrender.config import RenderConfig
-from fastrender.server import serve, sockets
+from fastrender.server import serve
 from fastrender.server.interface import Renderer
 
 Load = Callable[[RenderConfig], Renderer]
@@ -45,7 +45,6 @@ def supervise(config: RenderConfig, load: Load, bound: socket.socket, started: f
         return supervisor.run(started)
     finally:
         os.unlink(metrics_path)
-        sockets.release(config, bound)
 
 
 class _Supervisor:
@@ -71,7 +70,7 @@ class _Supervisor:
         for slot in range(self._config.workers):
             self._start(slot)
         if (backend := self._wait_until_ready(wake_up)) is None:
-            return self._end(wake_up) if self._signals else self._fail(wake_up)
+            return self._end(wake_up) if self._signals else self._fail()
         serve.log_start(self._config, self._bound, backend, started)
         while not self._signals:
             for worker in self._dead(wake_up):
@@ -144,7 +143,7 @@ class _Supervisor:
                     code = 1
         return code
 
-    def _fail(self, wake_up: socket.socket) -> int:
+    def _fail(self) -> int:
         for worker in self._workers.values():
             worker.process.terminate()
         deadline = time.monotonic() + _KILL_SECONDS
