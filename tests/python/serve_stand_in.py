@@ -23,13 +23,20 @@ def main() -> int:
     configure_logging(config)
     bound = sockets.bind(config)
     started = time.perf_counter()
-    if config.workers > 1:
-        from fastrender.server.workers import supervise
+    try:
+        if config.workers > 1:
+            from fastrender.server.workers import supervise
 
-        return supervise(config, load, bound, started)
-    from fastrender.server.serve import serve
+            code = supervise(config, load, bound, started)
+        else:
+            from fastrender.server.serve import serve
 
-    return serve(config, load(config), bound, started)
+            code = serve(config, load(config), bound, started)
+    finally:
+        sockets.release(config, bound)
+    from fastrender.server.serve import leave
+
+    return leave(code)
 
 
 if __name__ == "__main__":

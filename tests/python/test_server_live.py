@@ -5,9 +5,12 @@ import contextlib
 import json
 import os
 import pathlib
+import shutil
 import signal
 import socket
+import ssl
 import statistics
+import subprocess
 import threading
 import time
 from collections.abc import Callable
@@ -241,6 +244,27 @@ def test_a_unix_socket_is_served_and_removed(tmp_path: pathlib.Path) -> None:
         server.process.terminate()
         assert server.wait() == 0
     assert not path.exists()
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl for a certificate")
+def test_tls_is_served_and_loads_new_files(tmp_path: pathlib.Path) -> None:
+    key, certificate = str(tmp_path / "key"), str(tmp_path / "certificate")
+
+    def make(name: str) -> None:
+        command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
+        files = ["-keyout", key, "-out", certificate, "-subj", f"/CN={name}"]
+        subprocess.run([*command, *files], check=True, capture_output=True, timeout=30)
+
+    make("first")
+    flags = ("--ssl-keyfile", key, "--ssl-certfile", certificate, "--enable-ssl-refresh")
+    with serving(*flags) as server:
+        assert server.url.startswith("https://")
+        assert httpx.get(server.url + "/health", verify=False).status_code == 200
+        make("second")
+        assert server.logged("loaded the new TLS files")
+        host, _, port = server.url.removeprefix("https://").partition(":")
+        seen = ssl.get_server_certificate((host, int(port)))
+        assert seen.strip() == pathlib.Path(certificate).read_text().strip()
 
 
 def test_workers_share_a_socket_and_their_counts() -> None:
