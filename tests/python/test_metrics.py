@@ -84,7 +84,7 @@ def test_the_content_type_is_that_of_prometheus_text() -> None:
 def test_a_duration_falls_into_the_bucket_that_bounds_it() -> None:
     metrics = Metrics(count_in_slot.layout())
     for seconds in (0.01, 0.010001, 61.0):
-        metrics.request("/a", "GET", 200, request_bytes=0, response_bytes=0, seconds=seconds)
+        metrics.requests_of("/a", "GET").count(200, 0, 0, seconds)
     start = metrics.layout.all_durations
     cells = metrics.sums()[start : start + len(FINE_SECONDS) + 2]
     assert cells[:2] == [1, 1]

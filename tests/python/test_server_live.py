@@ -214,8 +214,10 @@ def test_no_spelling_of_a_path_opens_a_guarded_route() -> None:
 
 def test_endless_heads_are_cut_off() -> None:
     with serving() as server:
-        many = exchange(server, head("/health", *(f"x-{i}: y" for i in range(500)), method="GET"))
-        assert many.startswith(b"HTTP/1.1 400 ")
+        many = exchange(
+            server, head("/health", *(f"x-{i}: {i:0100}" for i in range(700)), method="GET")
+        )
+        assert many == b"" or many.startswith(b"HTTP/1.1 400 ")
         long = exchange(server, b"GET /health HTTP/1.1\r\nx: ", *[b"y" * 100_000] * 3)
         assert long == b"" or long.startswith(b"HTTP/1.1 400 ")
         assert httpx.get(server.url + "/health").status_code == 200

@@ -15,7 +15,7 @@ _PIECE_BYTES = 1 << 20
 Headers = Sequence[tuple[bytes, bytes]]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True)
 class Answer:
     """A status, a JSON body and headers beyond those that every answer has."""
 

@@ -16,7 +16,7 @@ from fastrender.config import RenderConfig
 from fastrender.server.answers import Answer, overloaded
 from fastrender.server.interface import Renderer
 from fastrender.server.keys import ApiKeys
-from fastrender.server.metrics import METHODS, OTHER_HANDLER, Layout, Metrics
+from fastrender.server.metrics import METHODS, OTHER_HANDLER, Layout, Metrics, RequestCounter
 from fastrender.server.render import RENDER_ROUTES, BodyBudget, RenderRoute
 from fastrender.server.routes import UNCOUNTED, build_router, paths_served
 from fastrender.server.work import WorkLane
@@ -41,12 +41,12 @@ class Application:
     ) -> None:
         """Serve `renderer`; with several processes, count in slot `slot` of a shared file."""
         self._renderer = renderer
-        self._config = config
+        self._root_path = config.root_path
+        self._request_ids = config.enable_request_id_headers
         self._keys = ApiKeys(config.api_key)
         self._lane = WorkLane(config.renderer_num_workers, config.request_queue_limit)
         self._in_flight = 0
         self._idle = asyncio.Event()
-        self._idle.set()
         self._draining = False
         layout = Layout(
             (*RENDER_ROUTES, *paths_served(config)), RENDER_ROUTES.values(), renderer.native.stats()
@@ -80,9 +80,11 @@ class Application:
     def drain(self) -> None:
         """From now on answer 503 to whatever is no liveness probe."""
         self._draining = True
+        if not self._in_flight:
+            self._idle.set()
 
     async def idle(self) -> None:
-        """Return when no request is under way."""
+        """Return when no request is under way, once draining."""
         await self._idle.wait()
 
     def close(self) -> None:
@@ -94,34 +96,31 @@ class Application:
         if scope["type"] != "http":
             await self._router(scope, receive, send)
             return
-        if not self._in_flight:
-            self._idle.clear()
         self._in_flight += 1
         try:
-            await self._admit(scope, receive, send)
+            path: str = scope["path"]
+            root = self._root_path
+            if root and (path == root or path.startswith(root + "/")):
+                scope["path"] = path = path[len(root) :] or "/"
+            if self._request_ids:
+                send = _with_request_id(scope, send)
+            if self._cors is not None and _is_preflight(scope):
+                await self._cors(scope, receive, send)
+            elif self._keys and path not in PROBES and not self._keys.admit(_authorization(scope)):
+                self.metrics.refuse("unauthorized")
+                await _UNAUTHORIZED.send(send)
+            elif self._draining and path != LIVENESS:
+                self.metrics.refuse("draining")
+                answer = overloaded("the server is shutting down")
+                await Answer(answer.status, answer.body, [*answer.headers, _CLOSE]).send(send)
+            elif self._cors is not None:
+                await self._cors(scope, receive, send)
+            else:
+                await self._dispatch(scope, receive, send)
         finally:
             self._in_flight -= 1
-            if not self._in_flight:
+            if self._draining and not self._in_flight:
                 self._idle.set()
-
-    async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
-        path: str = scope["path"]
-        root = self._config.root_path
-        if root and (path == root or path.startswith(root + "/")):
-            scope["path"] = path = path[len(root) :] or "/"
-        if self._config.enable_request_id_headers:
-            send = _with_request_id(scope, send)
-        if self._cors is not None and _is_preflight(scope):
-            await self._cors(scope, receive, send)
-        elif self._keys and path not in PROBES and not self._keys.admit(_authorization(scope)):
-            self.metrics.refuse("unauthorized")
-            await _UNAUTHORIZED.send(send)
-        elif self._draining and path != LIVENESS:
-            self.metrics.refuse("draining")
-            answer = overloaded("the server is shutting down")
-            await Answer(answer.status, answer.body, [*answer.headers, _CLOSE]).send(send)
-        else:
-            await (self._cors or self._dispatch)(scope, receive, send)
 
     async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
         path, method = scope["path"], scope["method"]
@@ -153,14 +152,16 @@ class Application:
             await self._router(scope, receive, observe)
         finally:
             length = dict(scope["headers"]).get(b"content-length", b"")
-            self.metrics.request(
-                path if path in self.metrics.layout.request_bytes else OTHER_HANDLER,
-                method if method in METHODS else METHODS[-1],
+            self._counter(path, method).count(
                 status,
-                request_bytes=int(length[:20]) if length.isdigit() else 0,
-                response_bytes=size,
-                seconds=time.perf_counter() - started,
+                int(length[:20]) if length.isdigit() else 0,
+                size,
+                time.perf_counter() - started,
             )
+
+    def _counter(self, path: str, method: str) -> RequestCounter:
+        handler = path if path in self.metrics.layout.request_bytes else OTHER_HANDLER
+        return self.metrics.requests_of(handler, method if method in METHODS else METHODS[-1])
 
 
 def _cors(app: ASGIApp, config: RenderConfig) -> CORSMiddleware | None:

@@ -10,7 +10,7 @@ import itertools
 import mmap
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 # The buckets that vLLM's server has (those of prometheus-fastapi-instrumentator).
 COARSE_SECONDS: Final = (0.1, 0.5, 1.0)
@@ -28,6 +28,8 @@ REFUSALS: Final = ("queue_full", "memory_full", "too_large", "too_slow", "draini
 GONE_STAGES: Final = ("reading", "queued")
 OTHER_HANDLER: Final = "none"
 _CELL_BYTES = 8
+
+Cells: TypeAlias = "memoryview[float]"
 
 
 class Layout:
@@ -87,55 +89,36 @@ class Metrics:
             with open(path, "r+b") as file:
                 shared = mmap.mmap(file.fileno(), size)
         self._all = memoryview(shared).cast("d")
-        self._cells = self._all[slot * layout.cells : (slot + 1) * layout.cells]
+        self.cells: Cells = self._all[slot * layout.cells : (slot + 1) * layout.cells]
         # A process that takes over a slot counts on, but nothing is under way in it.
-        self._cells[layout.in_flight] = self._cells[layout.queued] = 0.0
+        self.cells[layout.in_flight] = self.cells[layout.queued] = 0.0
 
-    def request(
-        self,
-        handler: str,
-        method: str,
-        status: int,
-        *,
-        request_bytes: int,
-        response_bytes: int,
-        seconds: float,
-    ) -> None:
-        """Count an answered request; `handler` and `method` are ones of the layout."""
-        cells, layout = self._cells, self.layout
-        key = (handler, method)
-        cells[layout.requests[key] + status // 100 - 1] += 1.0
-        self._observe(layout.durations[key], COARSE_SECONDS, seconds)
-        self._observe(layout.all_durations, FINE_SECONDS, seconds)
-        cell = layout.request_bytes[handler]
-        cells[cell] += 1.0
-        cells[cell + 1] += request_bytes
-        cell = layout.response_bytes[handler]
-        cells[cell] += 1.0
-        cells[cell + 1] += response_bytes
+    def requests_of(self, handler: str, method: str) -> "RequestCounter":
+        """What counts the requests of a handler and a method of the layout."""
+        return RequestCounter(self, handler, method)
 
     def render(self, route: str, seconds: float) -> None:
         """Count a call of the native renderer."""
-        self._observe(self.layout.renders[route], RENDER_SECONDS, seconds)
+        observe(self.cells, self.layout.renders[route], RENDER_SECONDS, seconds)
 
     def wait(self, seconds: float) -> None:
         """Count a wait for a thread."""
-        self._observe(self.layout.waits, RENDER_SECONDS, seconds)
+        observe(self.cells, self.layout.waits, RENDER_SECONDS, seconds)
 
     def refuse(self, reason: str) -> None:
         """Count a request refused for one of `REFUSALS`."""
-        self._cells[self.layout.refusals[reason]] += 1.0
+        self.cells[self.layout.refusals[reason]] += 1.0
 
     def lose(self, stage: str) -> None:
         """Count a client that went away at one of `GONE_STAGES`."""
-        self._cells[self.layout.gone[stage]] += 1.0
+        self.cells[self.layout.gone[stage]] += 1.0
 
     def publish(self, *, in_flight: int, queued: int, native: Mapping[str, int]) -> None:
         """Set what is a state and no count."""
-        self._cells[self.layout.in_flight] = in_flight
-        self._cells[self.layout.queued] = queued
+        self.cells[self.layout.in_flight] = in_flight
+        self.cells[self.layout.queued] = queued
         for name, cell in self.layout.native.items():
-            self._cells[cell] = native.get(name, 0)
+            self.cells[cell] = native.get(name, 0)
 
     def sums(self) -> list[float]:
         """Every cell, added up over all processes."""
@@ -143,7 +126,35 @@ class Metrics:
         slots = [self._all[start : start + size] for start in range(0, len(self._all), size)]
         return [sum(values) for values in zip(*slots, strict=True)]
 
-    def _observe(self, cell: int, buckets: Sequence[float], value: float) -> None:
+
+class RequestCounter:
+    """Counts the answered requests of one handler and method."""
+
+    def __init__(self, metrics: Metrics, handler: str, method: str) -> None:
+        """Look up the cells once, since counting is part of every request's time."""
+        layout = metrics.layout
+        self._cells = metrics.cells
+        self._statuses = layout.requests[handler, method] - 1
+        self._durations = layout.durations[handler, method]
+        self._all_durations = layout.all_durations
+        self._request_bytes = layout.request_bytes[handler]
+        self._response_bytes = layout.response_bytes[handler]
+
+    def count(self, status: int, request_bytes: int, response_bytes: int, seconds: float) -> None:
+        """Count one."""
         cells = self._cells
-        cells[cell + bisect.bisect_left(buckets, value)] += 1.0
-        cells[cell + len(buckets) + 1] += value
+        cells[self._statuses + status // 100] += 1.0
+        observe(cells, self._durations, COARSE_SECONDS, seconds)
+        observe(cells, self._all_durations, FINE_SECONDS, seconds)
+        cell = self._request_bytes
+        cells[cell] += 1.0
+        cells[cell + 1] += request_bytes
+        cell = self._response_bytes
+        cells[cell] += 1.0
+        cells[cell + 1] += response_bytes
+
+
+def observe(cells: Cells, start: int, buckets: Sequence[float], value: float) -> None:
+    """Add `value` to the histogram at `start`."""
+    cells[start + bisect.bisect_left(buckets, value)] += 1.0
+    cells[start + len(buckets) + 1] += value

@@ -93,6 +93,7 @@ class RenderRoute:
         self._lane = lane
         self._budget = budget
         self._metrics = metrics
+        self._requests = metrics.requests_of(path, "POST")
         self._most_bytes = config.max_request_bytes
         self._timeout = config.request_timeout or None
         general = self._native.backend == _GENERAL_BACKEND
@@ -127,14 +128,8 @@ class RenderRoute:
             self._metrics.lose(str(gone))
             return
         await answer.send(send)
-        self._metrics.request(
-            self._path,
-            "POST",
-            answer.status,
-            request_bytes=len(body),
-            response_bytes=len(answer.body),
-            seconds=time.perf_counter() - started,
-        )
+        seconds = time.perf_counter() - started
+        self._requests.count(answer.status, len(body), len(answer.body), seconds)
 
     def _check_headers(self, headers: dict[bytes, bytes]) -> None:
         media_type = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
@@ -186,9 +181,13 @@ class RenderRoute:
     async def _answer(self, body: bytes, request_id: bytes | None, receive: Receive) -> Answer:
         name = None if request_id is None else request_id.decode("latin-1")
         try:
-            if len(body) <= self._inline_bytes:
-                return Answer(200, self._render(body, name, Span()))
-            return Answer(200, await self._render_in_lane(body, name, receive))
+            if len(body) > self._inline_bytes:
+                return Answer(200, await self._render_in_lane(body, name, receive))
+            span = Span()
+            try:
+                return Answer(200, self._begin(body, name, span))
+            finally:
+                self._metrics.render(self._route, span.ended - span.started)
         except RequestError as error:
             return Answer(error.status, error.body)
         except QueueFullError:
@@ -215,12 +214,6 @@ class RenderRoute:
             if span.ended:
                 self._metrics.wait(span.started - queued)
                 self._metrics.render(self._route, span.ended - span.started)
-
-    def _render(self, body: bytes, request_id: str | None, span: Span) -> bytes:
-        try:
-            return self._begin(body, request_id, span)
-        finally:
-            self._metrics.render(self._route, span.ended - span.started)
 
     def _begin(self, body: bytes, request_id: str | None, span: Span) -> bytes:
         span.started = time.perf_counter()
