@@ -214,12 +214,10 @@ def test_no_spelling_of_a_path_opens_a_guarded_route() -> None:
 
 def test_endless_heads_are_cut_off() -> None:
     with serving() as server:
-        many = exchange(
-            server, head("/health", *(f"x-{i}: {i:0100}" for i in range(700)), method="GET")
-        )
-        assert many == b"" or many.startswith(b"HTTP/1.1 400 ")
-        long = exchange(server, b"GET /health HTTP/1.1\r\nx: ", *[b"y" * 100_000] * 3)
-        assert long == b"" or long.startswith(b"HTTP/1.1 400 ")
+        for piece in (b"y" * 100_000, b"x: y\r\n" * 20_000):
+            answer = exchange(server, b"GET /health HTTP/1.1\r\nx: ", *[piece] * 8)
+            # The rest of what was sent may reset the connection before the answer is read.
+            assert answer == b"" or answer.startswith(b"HTTP/1.1 400 ")
         assert httpx.get(server.url + "/health").status_code == 200
 
 

@@ -30,6 +30,7 @@ RENDER_ROUTES = {
 _INLINE_BYTES = 32 << 10
 # The general tokenizer is some twenty times slower.
 _INLINE_BYTES_GENERAL = 2 << 10
+_JSON = b"application/json"
 _GENERAL_BACKEND = "tokenizers"
 
 logger = logging.getLogger("fastrender.server")
@@ -132,8 +133,8 @@ class RenderRoute:
         self._requests.count(answer.status, len(body), len(answer.body), seconds)
 
     def _check_headers(self, headers: dict[bytes, bytes]) -> None:
-        media_type = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
-        if media_type != b"application/json":
+        content_type = headers.get(b"content-type", b"")
+        if content_type != _JSON and content_type.partition(b";")[0].strip().lower() != _JSON:
             raise RefusedError(
                 refusal(400, "Bad Request", "the content type must be application/json")
             )
