@@ -44,7 +44,7 @@ def content(rng: random.Random) -> Any:
         {"type": "input_text", "text": "t"}, {"text": "t"}, {"type": "text", "text": None}, 5,
     ])  # fmt: skip
     simple = {"type": "text", "text": text(rng)}
-    return rng.choice([text(rng)] * 12 + [None, [], [simple], [simple, simple], [part], [simple, part], 5])
+    return rng.choice([text(rng)] * 30 + [[simple], [simple, simple]] * 4 + [None, [], [simple], [simple, simple], [part], [simple, part], 5])
 
 
 def call(rng: random.Random) -> Any:
@@ -56,7 +56,7 @@ def call(rng: random.Random) -> Any:
 
 
 def message(rng: random.Random) -> Any:
-    role = rng.choice(["user"] * 6 + ["assistant"] * 4 + ["system", "tool", "developer", "function", "wizard"])
+    role = rng.choice(["user"] * 12 + ["assistant"] * 8 + ["system", "tool", "developer", "function", "wizard"])
     out: Body = {"role": role, "content": content(rng)}
     extras: list[tuple[float, str, Callable[[], Any]]] = [
         (0.05, "name", lambda: rng.choice(["alice", 5])),
@@ -69,7 +69,7 @@ def message(rng: random.Random) -> Any:
     for chance, key, value in extras:
         if rng.random() < chance:
             out[key] = value()
-    if rng.random() < 0.03:
+    if rng.random() < 0.01:
         out.pop(rng.choice(list(out)))
     return out
 
@@ -104,7 +104,7 @@ def sampling(rng: random.Random) -> Body:
         "media_io_kwargs": [{}, None, {"image": {}}, {"image": 1}], "mm_processor_kwargs": [{}, None, {"a": 1}], "foo": [1],
         "logprob_token_ids": [[1], [], None], "min_pixels": [1],
     }  # fmt: skip
-    chosen = rng.sample(sorted(fields), k=rng.choice([0, 1, 1, 1, 2, 2, 3, 4]))
+    chosen = rng.sample(sorted(fields), k=rng.choice([0, 0, 0, 0, 1, 1, 1, 2, 2, 4]))
     return {key: rng.choice(fields[key]) for key in chosen}
 
 
