@@ -274,6 +274,9 @@ class RenderConfig:
         """Check every value, and those that hang together."""
         for name, declaration in declared(type(self)).items():
             value = getattr(self, name)
+            if isinstance(value, str) and declaration.parse is not str:
+                # A library's caller may write `max_model_len="32k"` too.
+                object.__setattr__(self, name, value := declaration.read(name, value))
             declaration.check(name, value)
             if isinstance(value, list):
                 object.__setattr__(self, name, tuple(value))

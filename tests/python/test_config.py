@@ -65,6 +65,7 @@ def test_a_named_template_is_left_to_the_tokenizer() -> None:
         ({"enable_auto_tool_choice": True}, "needs --tool-call-parser"),
         ({"chat_template_content_format": "json"}, "known: auto, string, openai"),
         ({"port": 65_536}, "port: `65536` is more than 65535"),
+        ({"port": "x"}, "port: `x` is not a whole number"),
         ({"port": -1}, "port: `-1` is less than 0"),
         ({"workers": 0}, "workers: `0` is less than 1"),
         ({"max_model_len": 0}, "max-model-len: `0` is less than 1"),
@@ -134,6 +135,10 @@ def test_counts(text: str, value: int) -> None:
 def test_what_is_no_count_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="not a whole number"):
         parse_count(text)
+
+
+def test_text_is_understood_from_python_too() -> None:
+    assert RenderConfig(max_model_len="32k").max_model_len == 32_000  # type: ignore[arg-type]
 
 
 def test_auto_is_no_count() -> None:

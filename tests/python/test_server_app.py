@@ -212,6 +212,12 @@ def test_an_unknown_route_gets_404_in_the_envelope(client: TestClient, path: str
     assert (error["type"], error["param"], error["code"]) == ("NotFoundError", None, 404)
 
 
+def test_a_route_that_this_version_lacks_gets_501(client: TestClient) -> None:
+    answer = client.post("/v1/completions/derender", json={})
+    assert answer.status_code == 501
+    assert answer.json()["error"]["type"] == "NotImplementedError"
+
+
 def test_the_404_of_an_engines_route_names_the_renderers(client: TestClient) -> None:
     message = client.post("/v1/completions", json={}).json()["error"]["message"]
     assert "/v1/completions/render" in message

@@ -35,6 +35,13 @@ _ELSEWHERE = {
     "/v1/responses": None,
     "/v1/messages": None,
 }
+# Routes of vLLM's renderer that this version lacks.
+_LACKING = frozenset(
+    [
+        *("/v1/chat/completions/derender", "/v1/completions/derender"),
+        *("/v1/messages/render", "/v1/responses/render"),
+    ]
+)
 
 
 def paths_served(config: RenderConfig) -> list[str]:
@@ -182,6 +189,9 @@ async def _http_error(request: Request, error: Exception) -> Response:
     if status == 405:
         text = f"the route `{_shown(path)}` does not take {_shown(method)}"
         answer = refusal(405, "MethodNotAllowedError", text)
+    elif path in _LACKING:
+        text = f"this version of the renderer does not serve `{path}`"
+        answer = refusal(501, "NotImplementedError", text)
     elif path in _ELSEWHERE:
         here = _ELSEWHERE[path]
         text = f"`{path}` needs an engine, and this is a renderer"
