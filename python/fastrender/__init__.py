@@ -1,1 +1,27 @@
-"""fastrender: OpenAI requests to token ids and multimodal tensors, without a GPU."""
+"""fastrender: OpenAI requests to token ids on a machine without a GPU, on vLLM's wire."""
+
+from typing import TYPE_CHECKING, Any
+
+from fastrender.version import __version__
+
+if TYPE_CHECKING:
+    from fastrender.errors import RequestError, SetupError
+    from fastrender.renderer import RenderedRequest, Renderer
+
+__all__ = ["RenderedRequest", "Renderer", "RequestError", "SetupError", "__version__"]
+
+_HOMES = {
+    "RenderedRequest": "fastrender.renderer",
+    "Renderer": "fastrender.renderer",
+    "RequestError": "fastrender.errors",
+    "SetupError": "fastrender.errors",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import public names on first use: the command line starts without the extension."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'fastrender' has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(_HOMES[name]), name)
