@@ -2,13 +2,13 @@
 
 from typing import TYPE_CHECKING, Any
 
-from fastrender.version import __version__
+from fastrender.version import own_version
 
 if TYPE_CHECKING:
     from fastrender.errors import RequestError, SetupError
     from fastrender.renderer import RenderedRequest, Renderer
 
-__all__ = ["RenderedRequest", "Renderer", "RequestError", "SetupError", "__version__"]
+__all__ = ["RenderedRequest", "Renderer", "RequestError", "SetupError"]
 
 _HOMES = {
     "RenderedRequest": "fastrender.renderer",
@@ -20,6 +20,8 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     """Import public names on first use: the command line starts without the extension."""
+    if name == "__version__":
+        return own_version()
     if name not in _HOMES:
         raise AttributeError(f"module 'fastrender' has no attribute {name!r}")
     import importlib
