@@ -5,16 +5,26 @@ from typing import TYPE_CHECKING, Any
 from fastrender.version import own_version
 
 if TYPE_CHECKING:
+    from fastrender._native import ChatTemplate, TemplateError
     from fastrender.errors import RequestError, SetupError
     from fastrender.renderer import RenderedRequest, Renderer
 
-__all__ = ["RenderedRequest", "Renderer", "RequestError", "SetupError"]
+__all__ = [
+    "ChatTemplate",
+    "RenderedRequest",
+    "Renderer",
+    "RequestError",
+    "SetupError",
+    "TemplateError",
+]
 
 _HOMES = {
+    "ChatTemplate": "fastrender._native",
     "RenderedRequest": "fastrender.renderer",
     "Renderer": "fastrender.renderer",
     "RequestError": "fastrender.errors",
     "SetupError": "fastrender.errors",
+    "TemplateError": "fastrender._native",
 }
 
 

@@ -5,6 +5,7 @@
 mod convert;
 mod error;
 mod renderer;
+mod template;
 
 #[pyo3::pymodule(gil_used = false)]
 mod _native {
@@ -14,6 +15,9 @@ mod _native {
     use super::error::{RequestError, SetupError, error_envelope, request_error};
     #[pymodule_export]
     use super::renderer::{MediaReference, Pending, Renderer};
+
+    #[pymodule_export]
+    use super::template::{ChatTemplate, TemplateError};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
