@@ -72,9 +72,9 @@ pub struct ModelSpec {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TokenizerSpec {
-    /// Tokens of tokenizer_config.json's `added_tokens_decoder` that tokenizer.json may lack.
+    /// Tokens of `tokenizer_config.json`'s `added_tokens_decoder` that `tokenizer.json` may lack.
     pub added_tokens: Vec<AddedTokenSpec>,
-    /// `add_bos_token`/`add_eos_token` of tokenizer_config.json, where the tokenizer class honours them.
+    /// `add_bos_token`/`add_eos_token` of `tokenizer_config.json`, where the tokenizer class honours them.
     pub add_bos_token: Option<bool>,
     pub add_eos_token: Option<bool>,
     pub bos_token: Option<String>,

@@ -1,10 +1,23 @@
 //! `fastrender._native`: the list of what Python sees. Each file converts; the work is in `fastrender_core`.
 
-use pyo3::prelude::*;
+#![expect(clippy::needless_pass_by_value, reason = "pyo3 hands arguments over by value")]
 
-#[pymodule(gil_used = false)]
+mod convert;
+mod error;
+mod renderer;
+mod template;
+
+#[pyo3::pymodule(gil_used = false)]
 mod _native {
-    use super::*;
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use super::error::{RequestError, SetupError, error_envelope, request_error};
+    #[pymodule_export]
+    use super::renderer::{MediaReference, Pending, Renderer};
+
+    #[pymodule_export]
+    use super::template::{ChatTemplate, TemplateError};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
