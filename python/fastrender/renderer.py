@@ -75,16 +75,27 @@ class Renderer:
 
     def _open(self, config: RenderConfig) -> None:
         self.config = config
-        self.folder: ModelFolder = model_folder.load(config)
+        self.folder: ModelFolder = model_folder.from_config(config)
         self.native = NativeRenderer(
             self.folder.render_spec(config.native_settings(self.folder.spec.chat_templates)),
-            self.folder.tokenizer_json,
+            self.folder.tokenizer_json(),
         )
 
     @property
     def spec(self) -> ModelSpec:
         """What the model folder means."""
         return self.folder.spec
+
+    def tokenizer_info(self) -> bytes:
+        """The answer of `GET /tokenizer_info`: what tokenizer_config.json says, and the templates."""
+        spec = self.spec
+        templates = dict(spec.chat_templates)
+        info = {
+            **self.folder.tokenizer_config,
+            "special_tokens": dict(spec.special_tokens),
+            "chat_template": templates.get("default"),
+        }
+        return json.dumps(info, ensure_ascii=False).encode()
 
     def render(self, route: str, body: bytes, request_id: str | None = None) -> bytes:
         """Serve one body of `route` (`chat`, `completions`, `tokenize`, `detokenize`).
