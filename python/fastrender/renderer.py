@@ -87,13 +87,13 @@ class Renderer:
         return self.folder.spec
 
     def tokenizer_info(self) -> bytes:
-        """The answer of `GET /tokenizer_info`: what tokenizer_config.json says, and the templates."""
-        spec = self.spec
-        templates = dict(spec.chat_templates)
+        """The answer of `GET /tokenizer_info`: tokenizer_config.json, and what is made of it."""
+        written = self.folder.tokenizer_path.with_name("tokenizer_config.json")
+        config = json.loads(written.read_bytes()) if written.exists() else {}
         info = {
-            **self.folder.tokenizer_config,
-            "special_tokens": dict(spec.special_tokens),
-            "chat_template": templates.get("default"),
+            **config,
+            "special_tokens": dict(self.spec.special_tokens),
+            "chat_template": self.spec.chat_templates.get("default"),
         }
         return json.dumps(info, ensure_ascii=False).encode()
 
@@ -152,5 +152,5 @@ class Renderer:
 
 
 def _encoded(request: Mapping[str, Any]) -> bytes:
-    # Escapes carry what UTF-8 cannot (lone surrogates), so that the core says what is wrong with it.
+    # Escapes carry what UTF-8 cannot (lone surrogates), so that the core says what is wrong.
     return json.dumps(request).encode()

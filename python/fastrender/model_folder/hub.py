@@ -63,9 +63,7 @@ def download(
             "may read"
         ) from error
     except errors.RevisionNotFoundError as error:
-        raise ModelFolderError(
-            f"the hub's `{repository}` has no revision `{revision}`"
-        ) from error
+        raise ModelFolderError(f"the hub's `{repository}` has no revision `{revision}`") from error
     except (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled) as error:
         why = "HF_HUB_OFFLINE is set" if _is_offline() else "the hub cannot be reached"
         raise ModelFolderError(

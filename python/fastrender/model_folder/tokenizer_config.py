@@ -52,7 +52,9 @@ class SpecialTokens:
     extra: tuple[str, ...]
 
 
-def tokenizer_file(files: FolderFiles, mode: str, architectures: Iterable[str] = ()) -> pathlib.Path:
+def tokenizer_file(
+    files: FolderFiles, mode: str, architectures: Iterable[str] = ()
+) -> pathlib.Path:
     """The folder's tokenizer.json; every other kind of tokenizer is refused here, and only here."""
     if mode not in _MODES:
         raise ModelFolderError(
