@@ -78,7 +78,7 @@ def message(rng: random.Random) -> Any:
         ["user"] * 12 + ["assistant"] * 8 + ["system", "tool", "developer", "function", "wizard"]
     )
     out: Body = {"role": role, "content": content(rng)}
-    extras: list[tuple[float, str, "Callable[[], Any]"]] = [
+    extras: list[tuple[float, str, Callable[[], Any]]] = [
         (0.05, "name", lambda: rng.choice(["alice", 5])),
         (0.1, "reasoning", lambda: rng.choice(["because", None, 5])),
         (0.1, "reasoning_content", lambda: "why"),
