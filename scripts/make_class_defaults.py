@@ -1,4 +1,4 @@
-"""Write `model_folder/class_defaults.json`: what transformers' classes say where a model folder is silent.
+"""Write model_folder/class_defaults.json: what transformers' classes say where a folder is silent.
 
 Run it in an environment with the reference's transformers:
 
@@ -18,9 +18,7 @@ import transformers
 from transformers import CONFIG_MAPPING
 from transformers.models.auto import tokenization_auto
 
-OUTPUT = (
-    pathlib.Path(__file__).parents[1] / "python/fastrender/model_folder/class_defaults.json"
-)
+OUTPUT = pathlib.Path(__file__).parents[1] / "python/fastrender/model_folder/class_defaults.json"
 LENGTH_KEYS = (
     "max_position_embeddings",
     "n_positions",

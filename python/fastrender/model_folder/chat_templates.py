@@ -14,9 +14,7 @@ _PROCESSOR_FILES = (
 )
 
 
-def tokenizer_templates(
-    files: FolderFiles, tokenizer_config: JsonObject | None
-) -> dict[str, str]:
+def tokenizer_templates(files: FolderFiles, tokenizer_config: JsonObject | None) -> dict[str, str]:
     """The tokenizer's templates by name; one without a name is `default`.
 
     Files of their own go before what tokenizer_config.json says.
@@ -68,5 +66,5 @@ def _template_files(files: FolderFiles) -> dict[str, str]:
 def _checked(tokenizer_config: JsonObject, entries: Mapping[Any, Any]) -> dict[str, str]:
     for pair in entries.items():
         if not all(isinstance(part, str) for part in pair):
-            raise tokenizer_config.wrong("chat_template", "a list of objects with name and template")
+            raise tokenizer_config.wrong("chat_template", "objects with name and template")
     return dict(entries)
