@@ -1,4 +1,4 @@
-"""Write `model_folder/class_defaults.json`: what transformers' classes say where a model folder is silent.
+"""Write model_folder/class_defaults.json: what transformers' classes say where a folder is silent.
 
 Run it in an environment with the reference's transformers:
 

@@ -4,16 +4,14 @@ Reads no tokenizer.json: its bytes are handed to the native half as they are.
 """
 
 from fastrender.model_folder.files import ModelFolderError
-from fastrender.model_folder.folder import FolderSettings, ModelFolder, from_config, load
+from fastrender.model_folder.folder import ModelFolder, load
 from fastrender.model_folder.spec import AddedTokenSpec, ModelSpec, TokenizerSpec
 
 __all__ = [
     "AddedTokenSpec",
-    "FolderSettings",
     "ModelFolder",
     "ModelFolderError",
     "ModelSpec",
     "TokenizerSpec",
-    "from_config",
     "load",
 ]

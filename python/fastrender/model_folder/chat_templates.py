@@ -66,7 +66,5 @@ def _template_files(files: FolderFiles) -> dict[str, str]:
 def _checked(tokenizer_config: JsonObject, entries: Mapping[Any, Any]) -> dict[str, str]:
     for pair in entries.items():
         if not all(isinstance(part, str) for part in pair):
-            raise tokenizer_config.wrong(
-                "chat_template", "a list of objects with name and template"
-            )
+            raise tokenizer_config.wrong("chat_template", "objects with name and template")
     return dict(entries)

@@ -1,4 +1,4 @@
-"""What transformers' config and tokenizer classes say where a folder is silent (class_defaults.json)."""
+"""What transformers' classes say where a folder is silent: class_defaults.json."""
 
 import functools
 import json

@@ -4,19 +4,19 @@ import dataclasses
 import fnmatch
 import json
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 _NAMES = {bool: "true or false", int: "a whole number", str: "a string", dict: "an object"}
 
 
 class ModelFolderError(ValueError):
-    """A model folder that cannot be used; the message is one sentence for the person who named it."""
+    """A model folder that cannot be used; the message is one sentence for who named it."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class JsonObject:
-    """An object of one of the folder's JSON files, whose fields are read with their types checked."""
+    """An object of one of the folder's JSON files; its fields are read with their types checked."""
 
     file: str
     values: Mapping[str, Any]
@@ -70,10 +70,14 @@ class JsonObject:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FolderFiles:
-    """The files of a folder; `name` is what the user called it, for messages."""
+    """The files of a folder; `name` is what the user called it, for messages.
+
+    `names_at_source` lists a folder of the hub, of which only some files are on the disk.
+    """
 
     name: str
     path: pathlib.Path
+    names_at_source: Callable[[], list[str]] | None = None
 
     def has(self, file: str) -> bool:
         """Whether the folder holds `file`."""
@@ -81,14 +85,12 @@ class FolderFiles:
 
     def matching(self, pattern: str, folder: str = ".") -> list[str]:
         """Names of the files in (a folder of) the folder that match a pattern, in order."""
-        place = self.path / folder
-        if not place.is_dir():
-            return []
-        return sorted(
-            entry.name
-            for entry in place.iterdir()
-            if entry.is_file() and fnmatch.fnmatchcase(entry.name, pattern)
-        )
+        return sorted(fnmatch.filter(self._names(folder), pattern))
+
+    def all_names(self) -> list[str]:
+        """Names of all files, those included that were not fetched from the hub."""
+        names = self.names_at_source() if self.names_at_source is not None else []
+        return sorted({*names, *self._names(".")})
 
     def bytes(self, file: str) -> bytes | None:
         """The content of a file, or None if the folder has none of that name."""
@@ -136,6 +138,12 @@ class FolderFiles:
                 f"{file} of `{self.name}` must hold a JSON object, not `{short(value)}`"
             )
         return JsonObject(file, value)
+
+    def _names(self, folder: str) -> list[str]:
+        place = self.path / folder
+        if not place.is_dir():
+            return []
+        return [entry.name for entry in place.iterdir() if entry.is_file()]
 
 
 def short(value: Any) -> str:

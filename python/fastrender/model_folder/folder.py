@@ -4,10 +4,11 @@ import dataclasses
 import json
 import pathlib
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Any
 
-from fastrender import embedded, models
+from fastrender import models
+from fastrender.config import EMBEDDED_MODEL, RenderConfig
 from fastrender.model_folder import hub
 from fastrender.model_folder.chat_templates import processor_template, tokenizer_templates
 from fastrender.model_folder.files import FolderFiles, ModelFolderError
@@ -15,8 +16,8 @@ from fastrender.model_folder.generation_config import SamplingDefaults, sampling
 from fastrender.model_folder.model_config import (
     length_without_config,
     max_model_len,
+    model_dtype,
     read_config,
-    resolve_dtype,
 )
 from fastrender.model_folder.spec import ModelSpec
 from fastrender.model_folder.tokenizer_config import (
@@ -26,6 +27,8 @@ from fastrender.model_folder.tokenizer_config import (
 )
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.ASCII)
+_LONGEST_HUB_ID = 96
+_EMBEDDED_FOLDER = pathlib.Path(__file__).parents[1] / "embedded"
 _MEGABYTE = 1 << 20
 
 
@@ -41,6 +44,7 @@ class ModelFolder:
     family: models.ModelFamily | None
     dtype: str
 
+    @property
     def tokenizer_json(self) -> bytes:
         """The content of tokenizer.json."""
         try:
@@ -54,105 +58,38 @@ class ModelFolder:
         return json.dumps({"model": self.spec.to_json(), "settings": dict(settings)}).encode()
 
 
-class FolderSettings(Protocol):
-    """The settings that bear on the model folder; `fastrender.config.RenderConfig` has them."""
+def load(config: RenderConfig) -> ModelFolder:
+    """Read the model folder that `config` names: a local folder, a hub id, or the embedded model.
 
-    @property
-    def model(self) -> str: ...  # noqa: D102
-    @property
-    def tokenizer(self) -> str | None: ...  # noqa: D102
-    @property
-    def tokenizer_mode(self) -> str: ...  # noqa: D102
-    @property
-    def tokenizer_revision(self) -> str | None: ...  # noqa: D102
-    @property
-    def revision(self) -> str | None: ...  # noqa: D102
-    @property
-    def hf_token(self) -> str | None: ...  # noqa: D102
-    @property
-    def download_dir(self) -> str | None: ...  # noqa: D102
-    @property
-    def served_model_name(self) -> Sequence[str]: ...  # noqa: D102
-    @property
-    def max_model_len(self) -> int | None: ...  # noqa: D102
-    @property
-    def generation_config(self) -> str: ...  # noqa: D102
-    @property
-    def override_generation_config(self) -> Mapping[str, Any]: ...  # noqa: D102
-    @property
-    def hf_overrides(self) -> Mapping[str, Any]: ...  # noqa: D102
-    @property
-    def tokenizer_cache_mb(self) -> int: ...  # noqa: D102
+    Whatever is wrong with it raises `ModelFolderError`.
 
-
-def from_config(config: FolderSettings) -> ModelFolder:
-    """Load the model folder that the settings name."""
-    return load(
-        config.model,
-        tokenizer=config.tokenizer,
-        tokenizer_mode=config.tokenizer_mode,
-        tokenizer_revision=config.tokenizer_revision,
-        revision=config.revision,
-        hf_token=config.hf_token,
-        download_dir=config.download_dir,
-        served_model_name=config.served_model_name,
-        max_model_len=config.max_model_len,
-        generation_config=config.generation_config,
-        override_generation_config=config.override_generation_config,
-        hf_overrides=config.hf_overrides,
-        cache_bytes=config.tokenizer_cache_mb * _MEGABYTE,
-    )
-
-
-def load(
-    model: str = embedded.EMBEDDED_MODEL,
-    *,
-    tokenizer: str | None = None,
-    tokenizer_mode: str = "auto",
-    tokenizer_revision: str | None = None,
-    revision: str | None = None,
-    hf_token: str | None = None,
-    download_dir: str | None = None,
-    served_model_name: Sequence[str] = (),
-    max_model_len: int | None = None,
-    generation_config: str = "auto",
-    override_generation_config: Mapping[str, Any] | None = None,
-    hf_overrides: Mapping[str, Any] | None = None,
-    dtype: str = "auto",
-    cache_bytes: int = 64 * _MEGABYTE,
-) -> ModelFolder:
-    """Read the model folder that `model` names: a local folder, a hub id, or the embedded model.
-
-    The settings are vLLM's flags of the same names. `max_model_len` of -1 is none, as for vLLM.
-    Whatever is wrong with the folder raises `ModelFolderError`.
-
-    >>> folder = load("fastrender/tiny")
+    >>> folder = load(RenderConfig(model="fastrender/tiny"))
     >>> folder.spec.max_model_len
     32768
     """
-    hub_settings = _HubSettings(hf_token, download_dir)
-    files = _open(model, revision, hub_settings)
+    files = _open(config.model, config.revision, config)
     tokenizer_files = files
-    if tokenizer is not None and (tokenizer, tokenizer_revision) != (model, revision):
-        tokenizer_files = _open(tokenizer, tokenizer_revision or revision, hub_settings)
-    config = read_config(files, hf_overrides or {})
-    architectures = config.architectures if config else ()
-    tokenizer_path = _tokenizer_path(tokenizer_files, tokenizer_mode, architectures, hub_settings)
+    if config.tokenizer is not None or config.tokenizer_revision is not None:
+        tokenizer_files = _open(
+            config.tokenizer or config.model, config.tokenizer_revision or config.revision, config
+        )
+    model_config = read_config(files, config.hf_overrides)
+    architectures = model_config.architectures if model_config else ()
+    tokenizer_path = tokenizer_file(tokenizer_files, config.tokenizer_mode, architectures)
     tokenizer_config = tokenizer_files.json("tokenizer_config.json")
-    tokens = special_tokens(tokenizer_files, tokenizer_config, config)
-    given_length = None if max_model_len == -1 else max_model_len
-    sampling = _sampling(files, generation_config, override_generation_config or {}, hub_settings)
+    tokens = special_tokens(tokenizer_files, tokenizer_config, model_config)
+    if model_config is None:
+        length = length_without_config(files, tokenizer_config, config.max_model_len)
+    else:
+        length = max_model_len(model_config, files, config.max_model_len)
+    sampling = _sampling(files, config)
     family = models.resolve(architectures)
     spec = ModelSpec(
-        name=model,
-        served_names=tuple(served_model_name) or (model,),
-        max_model_len=(
-            _derived_length(config, files, given_length)
-            if config
-            else length_without_config(files, tokenizer_config, given_length)
-        ),
-        vocab_size=config.vocab_size if config else None,
-        model_type=config.model_type if config else "",
+        name=config.model,
+        served_names=config.served_model_name or (config.model,),
+        max_model_len=length,
+        vocab_size=model_config.vocab_size if model_config else None,
+        model_type=model_config.model_type if model_config else "",
         special_tokens=tokens.named,
         chat_templates=tokenizer_templates(tokenizer_files, tokenizer_config),
         processor_chat_template=processor_template(tokenizer_files),
@@ -160,34 +97,27 @@ def load(
         max_tokens_cap=sampling.max_tokens_cap,
         media_placeholders=family.media_placeholders if family else {},
         tokenizer=tokenizer_spec(
-            tokenizer_files, tokenizer_config, tokens, cache_bytes=cache_bytes
+            tokenizer_files,
+            tokenizer_config,
+            tokens,
+            cache_bytes=config.tokenizer_cache_mb * _MEGABYTE,
         ),
     )
     return ModelFolder(
         spec=spec,
         path=files.path,
         tokenizer_path=tokenizer_path,
-        config=config.top.values if config else {},
+        config=model_config.top.values if model_config else {},
         architectures=architectures,
         family=family,
-        dtype=resolve_dtype(config, dtype),
+        dtype=model_dtype(model_config) if model_config else "bfloat16",
     )
 
 
-# `load` has a parameter of the function's name.
-_derived_length = max_model_len
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _HubSettings:
-    token: str | None
-    cache_folder: str | None
-
-
-def _open(name: str, revision: str | None, settings: _HubSettings) -> FolderFiles:
-    """The folder of that name, from the disk, the package or the hub."""
-    if name == embedded.EMBEDDED_MODEL:
-        return FolderFiles(name, embedded.FOLDER)
+def _open(name: str, revision: str | None, config: RenderConfig) -> FolderFiles:
+    """The folder of that name, from the package, the disk or the hub."""
+    if name == EMBEDDED_MODEL:
+        return FolderFiles(name, _EMBEDDED_FOLDER)
     path = pathlib.Path(name).expanduser()
     if path.is_dir():
         return FolderFiles(name, path)
@@ -196,26 +126,20 @@ def _open(name: str, revision: str | None, settings: _HubSettings) -> FolderFile
             f"`{name}` is a file; fastrender reads a model folder, which holds config.json and "
             "tokenizer.json"
         )
-    if _HUB_ID.fullmatch(name) is None or len(name) > 96:
+    if _HUB_ID.fullmatch(name) is None or len(name) > _LONGEST_HUB_ID:
         raise ModelFolderError(f"`{name}` is neither a folder nor a hub id")
-    path = hub.download(
-        name, revision=revision, token=settings.token, cache_folder=settings.cache_folder
+    return hub.download(
+        name, revision=revision, token=config.hf_token, cache_folder=config.download_dir
     )
-    return FolderFiles(name, path)
 
 
-def _tokenizer_path(
-    files: FolderFiles, mode: str, architectures: Sequence[str], settings: _HubSettings
-) -> pathlib.Path:
-    return tokenizer_file(files, mode, architectures)
-
-
-def _sampling(
-    files: FolderFiles, source: str, overrides: Mapping[str, Any], settings: _HubSettings
-) -> SamplingDefaults:
+def _sampling(files: FolderFiles, config: RenderConfig) -> SamplingDefaults:
     """The sampling defaults of `--generation-config`: `auto`, `vllm`, or a folder or hub id."""
-    if source == "auto":
-        return sampling_defaults(files, overrides, own_folder=False)
-    if source == "vllm":
-        return sampling_defaults(None, overrides, own_folder=False)
-    return sampling_defaults(_open(source, None, settings), overrides, own_folder=True)
+    overrides = config.override_generation_config
+    match config.generation_config:
+        case "auto":
+            return sampling_defaults(files, overrides, own_folder=False)
+        case "vllm":
+            return sampling_defaults(None, overrides, own_folder=False)
+        case source:
+            return sampling_defaults(_open(source, None, config), overrides, own_folder=True)

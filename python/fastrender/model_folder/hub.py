@@ -1,10 +1,10 @@
 """Model folders from the Hugging Face hub: only the files that a renderer reads."""
 
+import functools
 import logging
 import pathlib
-import sys
 
-from fastrender.model_folder.files import ModelFolderError
+from fastrender.model_folder.files import FolderFiles, ModelFolderError
 
 WANTED_FILES = (
     "config.json",
@@ -31,8 +31,8 @@ def download(
     revision: str | None = None,
     token: str | None = None,
     cache_folder: str | None = None,
-) -> pathlib.Path:
-    """The local folder of a hub repository's files, fetched if they are not there yet.
+) -> FolderFiles:
+    """The files of a hub repository, fetched if they are not on the disk yet.
 
     A progress bar is drawn on a terminal. HF_HUB_OFFLINE, HF_TOKEN and the other variables of
     huggingface-hub hold.
@@ -41,8 +41,6 @@ def download(
     import huggingface_hub
     from huggingface_hub import errors
 
-    if not sys.stderr.isatty():
-        huggingface_hub.utils.disable_progress_bars()
     where = f"`{repository}`" + (f" at revision `{revision}`" if revision else "")
     try:
         path = huggingface_hub.snapshot_download(
@@ -75,13 +73,14 @@ def download(
         why = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ModelFolderError(f"cannot fetch {where} from the hub: {why}") from error
     _logger.debug("%s is in %s", where, path)
-    return pathlib.Path(path)
+    return FolderFiles(
+        repository,
+        pathlib.Path(path),
+        functools.partial(_names_on_the_hub, repository, revision, token),
+    )
 
 
-def other_files(
-    repository: str, *, revision: str | None = None, token: str | None = None
-) -> list[str]:
-    """Names of all files at the top of a hub repository, to say what it has; none if unreachable."""
+def _names_on_the_hub(repository: str, revision: str | None, token: str | None) -> list[str]:
     import huggingface_hub
 
     try:

@@ -37,8 +37,7 @@ _SCALED_ROPE_TYPES = {"longrope", "llama3", "yarn", "deepseek_yarn", "deepseek_l
 _LEGACY_ROPE_TYPES = {"su": "longrope", "mrope": "default", "telechat3-yarn": "yarn"}
 _DEFAULT_LENGTH = 2_048
 _LARGEST_LENGTH = 2**32 - 1
-_DTYPE_NAMES = {"half": "float16", "float": "float32"}
-_DTYPES = ("bfloat16", "float16", "float32")
+_HALF_TYPES = ("bfloat16", "float16")
 _NO_FLOAT16 = {"gemma2", "gemma3", "gemma3_text", "glm4"}
 
 _logger = logging.getLogger(__name__)
@@ -95,7 +94,7 @@ def max_model_len(config: ModelConfig, files: FolderFiles, given: int | None) ->
         if given is not None:
             return _checked_length(given)
         _logger.warning(
-            "config.json of `%s` says no length; %d tokens are assumed, --max-model-len sets another",
+            "config.json of `%s` has no length: %d tokens are assumed, unless --max-model-len says",
             files.name,
             _DEFAULT_LENGTH,
         )
@@ -114,11 +113,11 @@ def max_model_len(config: ModelConfig, files: FolderFiles, given: int | None) ->
     largest = max(derived, config.text.number("model_max_length") or 0)
     if given > largest:
         _logger.warning(
-            "--max-model-len %d is more than the %d tokens that %s in config.json of `%s` allows",
+            "--max-model-len %d is more than the %d tokens that config.json of `%s` allows (%s)",
             given,
             int(largest),
-            key or "the default",
             files.name,
+            key or "by default",
         )
     return _checked_length(given)
 
@@ -133,25 +132,19 @@ def length_without_config(
     # Tokenizers write 1e30 for "no limit".
     length = int(written) if written and written <= _LARGEST_LENGTH else _DEFAULT_LENGTH
     _logger.warning(
-        "`%s` has no config.json; %d tokens are assumed, --max-model-len sets another length",
+        "`%s` has no config.json: %d tokens are assumed, unless --max-model-len says",
         files.name,
         length,
     )
     return _checked_length(length)
 
 
-def resolve_dtype(config: ModelConfig | None, requested: str) -> str:
-    """The number type of the model: the requested one, or what config.json says."""
-    if requested != "auto":
-        dtype = _DTYPE_NAMES.get(requested, requested)
-        if dtype not in _DTYPES:
-            known = ", ".join(("auto", *_DTYPES, *_DTYPE_NAMES))
-            raise ModelFolderError(f"unknown dtype `{requested}`; known: {known}")
-        return dtype
-    written = _written_dtype(config.top) if config else None
-    if config and written == "float16" and config.model_type in _NO_FLOAT16:
+def model_dtype(config: ModelConfig) -> str:
+    """The number type of the model under vLLM's `--dtype auto`: never float32 of itself."""
+    written = _written_dtype(config.top)
+    if written == "float16" and config.model_type in _NO_FLOAT16:
         return "bfloat16"
-    return written if written in ("bfloat16", "float16") else "bfloat16"
+    return written if written in _HALF_TYPES else "bfloat16"
 
 
 def _overridden(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:

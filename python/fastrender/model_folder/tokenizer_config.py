@@ -1,6 +1,7 @@
 """What the files beside tokenizer.json say of the tokenizer: its special and added tokens."""
 
 import dataclasses
+import fnmatch
 import json
 import logging
 import pathlib
@@ -65,12 +66,13 @@ def tokenizer_file(
         if mode == "auto":
             _mention_other_renderers(files, architectures)
         return files.path / "tokenizer.json"
+    names = files.all_names()
     for kind, patterns in _OTHER_KINDS:
-        found = [name for pattern in patterns for name in files.matching(pattern)]
+        found = [name for pattern in patterns for name in fnmatch.filter(names, pattern)]
         if found:
-            names = ", ".join(f"`{name}`" for name in found[:3])
+            some = ", ".join(f"`{name}`" for name in found[:3])
             raise ModelFolderError(
-                f"`{files.name}` has {kind} ({names}) but no tokenizer.json, the only kind that "
+                f"`{files.name}` has {kind} ({some}) but no tokenizer.json, the only kind that "
                 "fastrender reads; transformers' `AutoTokenizer.from_pretrained(…)"
                 ".save_pretrained(…)` writes one"
             )
