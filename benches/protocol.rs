@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use fastrender_core::conversation::{normalize, read_messages};
+use fastrender_core::conversation::{Reading, normalize, read_messages};
 use fastrender_core::json::Json;
 use fastrender_core::protocol::chat::ChatRequest;
 use fastrender_core::protocol::generate::{GenerateRequest, Nulls};
@@ -68,7 +68,7 @@ fn conversation(criterion: &mut Criterion) {
     for (name, format) in [("string", ContentFormat::String), ("openai", ContentFormat::OpenAi)] {
         group.bench_function(name, |bencher| {
             bencher.iter(|| {
-                let messages = read_messages(black_box(messages)).expect("valid messages");
+                let messages = read_messages(black_box(messages), Reading::Chat).expect("valid messages");
                 normalize(&messages, format, &spec.model, &spec.settings).expect("a valid conversation")
             });
         });
