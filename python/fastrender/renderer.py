@@ -75,10 +75,10 @@ class Renderer:
 
     def _open(self, config: RenderConfig) -> None:
         self.config = config
-        self.folder: ModelFolder = model_folder.from_config(config)
+        self.folder: ModelFolder = model_folder.load(config)
         self.native = NativeRenderer(
             self.folder.render_spec(config.native_settings(self.folder.spec.chat_templates)),
-            self.folder.tokenizer_json(),
+            self.folder.tokenizer_json,
         )
 
     @property
