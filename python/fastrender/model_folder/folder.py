@@ -21,6 +21,7 @@ from fastrender.model_folder.model_config import (
 )
 from fastrender.model_folder.spec import ModelSpec
 from fastrender.model_folder.tokenizer_config import (
+    class_name,
     special_tokens,
     tokenizer_file,
     tokenizer_spec,
@@ -77,7 +78,8 @@ def load(config: RenderConfig) -> ModelFolder:
     architectures = model_config.architectures if model_config else ()
     tokenizer_path = tokenizer_file(tokenizer_files, config.tokenizer_mode, architectures)
     tokenizer_config = tokenizer_files.json("tokenizer_config.json")
-    tokens = special_tokens(tokenizer_files, tokenizer_config, model_config)
+    tokenizer_class = class_name(tokenizer_config, model_config)
+    tokens = special_tokens(tokenizer_files, tokenizer_config, tokenizer_class)
     if model_config is None:
         length = length_without_config(files, tokenizer_config, config.max_model_len)
     else:
@@ -100,6 +102,7 @@ def load(config: RenderConfig) -> ModelFolder:
             tokenizer_files,
             tokenizer_config,
             tokens,
+            tokenizer_class,
             cache_bytes=config.tokenizer_cache_mb * _MEGABYTE,
         ),
     )
