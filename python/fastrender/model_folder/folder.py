@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import pathlib
 import re
 from collections.abc import Mapping
@@ -121,10 +122,11 @@ def _open(name: str, revision: str | None, config: RenderConfig) -> FolderFiles:
     """The folder of that name, from the package, the disk or the hub."""
     if name == EMBEDDED_MODEL:
         return FolderFiles(name, _EMBEDDED_FOLDER)
-    path = pathlib.Path(name).expanduser()
-    if path.is_dir():
-        return FolderFiles(name, path)
-    if path.is_file():
+    # os.path, since pathlib raises for names that are too long.
+    path = os.path.expanduser(name)
+    if os.path.isdir(path):
+        return FolderFiles(name, pathlib.Path(path))
+    if os.path.isfile(path):
         raise ModelFolderError(
             f"`{name}` is a file; fastrender reads a model folder, which holds config.json and "
             "tokenizer.json"

@@ -54,11 +54,16 @@ def sampling_defaults(
         source = override if key in overrides else (written or JsonObject(_FILE, {}))
         if (value := _read(source, key)) is not None:
             params["max_tokens" if key == "max_new_tokens" else key] = value
-    cap = params.get("max_tokens") if own_folder else override.count("max_new_tokens")
-    return SamplingDefaults(params, cap)
+    capping = own_folder or "max_new_tokens" in overrides
+    return SamplingDefaults(params, params.get("max_tokens") if capping else None)
 
 
 def _read(source: JsonObject, key: str) -> Any:
     if key in _NUMBERS:
         return source.number(key)
-    return source.count(key) if key in _COUNTS else source.flag(key)
+    if key not in _COUNTS:
+        return source.flag(key)
+    count = source.count(key)
+    if key == "max_new_tokens" and count is not None and count < 1:
+        raise source.wrong(key, "a whole number from 1")
+    return count
