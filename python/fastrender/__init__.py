@@ -2,8 +2,6 @@
 
 from typing import TYPE_CHECKING, Any
 
-from fastrender.version import own_version
-
 if TYPE_CHECKING:
     from fastrender._native import ChatTemplate, TemplateError
     from fastrender.errors import RequestError, SetupError
@@ -30,10 +28,10 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     """Import public names on first use: the command line starts without the extension."""
-    if name == "__version__":
-        return own_version()
-    if name not in _HOMES:
-        raise AttributeError(f"module 'fastrender' has no attribute {name!r}")
     import importlib
 
+    if name == "__version__":
+        return importlib.import_module("fastrender.version").own_version()
+    if name not in _HOMES:
+        raise AttributeError(f"module 'fastrender' has no attribute {name!r}")
     return getattr(importlib.import_module(_HOMES[name]), name)

@@ -1,6 +1,8 @@
 """The Rust half: request bytes to response bytes, and the pieces that make sense alone."""
 
-from typing import final
+import datetime
+from collections.abc import Mapping, Sequence
+from typing import Any, final
 
 __version__: str
 
@@ -54,7 +56,7 @@ class Renderer:
     """Renders requests for one model. Immutable; any number of threads may call it at once."""
 
     def __new__(cls, spec_json: bytes, tokenizer_json: bytes) -> Renderer:
-        """`spec_json` is `{"model": …, "settings": …}`; `SetupError` when nothing can be built of it."""
+        """`spec_json` is `{"model": …, "settings": …}`; a `SetupError` says what is wrong."""
 
     def begin(self, route: str, body: bytes, request_id: str | None = None) -> bytes | Pending:
         """Serve one body of `chat`, `completions`, `tokenize` or `detokenize`.
@@ -68,3 +70,23 @@ class Renderer:
     @property
     def backend(self) -> str:
         """Which tokenizer implementation encodes."""
+
+class TemplateError(ValueError):
+    """A chat template that cannot be compiled, or that failed while rendering."""
+
+@final
+class ChatTemplate:
+    """A chat template, compiled once; renders as transformers does with Jinja2."""
+
+    def __new__(
+        cls, source: str, special_tokens: Mapping[str, str] | None = None
+    ) -> ChatTemplate: ...
+    def render(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        documents: Sequence[Mapping[str, Any]] | None = None,
+        now: datetime.datetime | None = None,
+        **kwargs: Any,
+    ) -> str:
+        """The text of a conversation; `TemplateError` where transformers raises."""

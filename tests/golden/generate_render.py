@@ -11,8 +11,8 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "differential"))
 
-from compare_servers import post  # noqa: E402
-from random_requests import comparable, request  # noqa: E402
+from compare_servers import post
+from random_requests import comparable, request
 
 
 def main() -> None:

@@ -66,7 +66,8 @@ pub(super) fn charge(state: &State<'_, '_>, bytes: usize) -> Outcome<()> {
 
 /// Pay for items that are about to be visited or copied.
 pub(super) fn charge_items(state: &State<'_, '_>, count: usize) -> Outcome<()> {
-    state.consume_fuel(count as u64 / 2)
+    check_size(count.saturating_mul(size_of::<Value>()))?;
+    state.consume_fuel(count as u64)
 }
 
 /// The time that this rendering tells: the same one, however often it is asked.

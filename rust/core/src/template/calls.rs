@@ -56,6 +56,7 @@ fn arrange(callee: &Value, values: &[Value]) -> Outcome<Vec<Value>> {
     let is = |parameter: &Value, name: &str| parameter.as_str() == Some(name);
     let plain = parameters.iter().take_while(|p| !is(p, REST_POSITIONAL) && !is(p, REST_NAMED)).count();
     let takes_positional = parameters.iter().any(|p| is(p, REST_POSITIONAL));
+    let takes_caller = callee.get_attr("caller").is_ok_and(|caller| caller.is_true());
     let takes_named = parameters.iter().any(|p| is(p, REST_NAMED));
     let mut arranged = vec![MISSING.clone(); plain];
     for (place, value) in args.positional.iter().take(plain).enumerate() {
@@ -68,7 +69,7 @@ fn arrange(callee: &Value, values: &[Value]) -> Outcome<Vec<Value>> {
         match place {
             Some(place) if is_missing(&arranged[place]) => arranged[place] = value.clone(),
             Some(_) => return Err(fail(format!("a macro got two values for `{key}`"))),
-            None if key.as_str() == Some("caller") => caller = Some(value.clone()),
+            None if key.as_str() == Some("caller") && takes_caller => caller = Some(value.clone()),
             None if takes_named => rest_named.push((key.clone(), value.clone())),
             None => return Err(fail(format!("a macro has no parameter `{key}`"))),
         }

@@ -77,11 +77,12 @@ fn build(source: &str) -> Result<(Program<'_>, Facts)> {
     if let Some((line, message)) = check.fault {
         return Err(Error::template(format!("line {line}: {message}")));
     }
-    let facts = Facts { content_format: detect::content_format(&tree), undeclared: variables::undeclared(&tree) };
+    let names = variables::variables(&tree);
+    let facts = Facts { content_format: detect::content_format(&tree), undeclared: names.undeclared };
     let mut generator = CodeGenerator::new(NAME, source);
     generator.compile_stmt(&tree);
     let (instructions, _) = generator.finish();
-    let instructions = Rewriter::new(&instructions, &check).run(source);
+    let instructions = Rewriter::new(&instructions, &check).run(source, &names.hidden);
     Ok((Program { instructions, blocks: BTreeMap::new() }, facts))
 }
 
@@ -99,6 +100,8 @@ struct Check<'a> {
     fault: Option<(u16, String)>,
     /// Inside a condition Jinja2 forgives unknown filters and tests until they are reached.
     conditional: usize,
+    /// For each open loop, whether it has an `else`; none inside what Jinja2 makes a function of.
+    loops: Vec<bool>,
     /// Names that the template itself gives a value somewhere.
     assigned: HashSet<&'a str>,
 }
@@ -119,6 +122,15 @@ impl<'a> Check<'a> {
     fn call_args(&mut self, line: u16, args: &[CallArg<'_>]) {
         if args.iter().any(|arg| matches!(arg, CallArg::PosSplat(_) | CallArg::KwargSplat(_))) {
             self.fail(line, "unpacking arguments with `*` is not supported".to_owned());
+        }
+    }
+
+    fn loop_control(&mut self, line: u16, tag: &str) {
+        match self.loops.last() {
+            None => self.fail(line, format!("`{tag}` stands outside of a loop")),
+            // Jinja2 runs the `else` when no round came to its end; nobody can mean that.
+            Some(true) => self.fail(line, format!("`{tag}` in a loop with an `else` is not supported")),
+            Some(false) => {}
         }
     }
 
@@ -160,6 +172,27 @@ impl<'t, 'a> Visitor<'t, 'a> for Check<'a> {
                 self.body(&condition.true_body);
                 self.body(&condition.false_body);
                 self.conditional -= 1;
+                return;
+            }
+            Stmt::ForLoop(each) => {
+                self.expr(&each.iter);
+                self.target(&each.target);
+                if let Some(filter) = &each.filter_expr {
+                    self.expr(filter);
+                }
+                self.loops.push(!each.else_body.is_empty());
+                self.body(&each.body);
+                self.loops.pop();
+                self.body(&each.else_body);
+                return;
+            }
+            Stmt::Break(control) => self.loop_control(control.span().start_line, "break"),
+            Stmt::Continue(control) => self.loop_control(control.span().start_line, "continue"),
+            Stmt::WithBlock(with) if matches!(with.assignments.first(), Some((Expr::Var(name), _)) if name.id == source::GENERATION) =>
+            {
+                let loops = std::mem::take(&mut self.loops);
+                walk_stmt(stmt, self);
+                self.loops = loops;
                 return;
             }
             Stmt::Macro(declaration) => {
@@ -236,6 +269,21 @@ impl<'t, 'a> Visitor<'t, 'a> for Check<'a> {
     }
 }
 
+/// A part of the program that instructions stand in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Open {
+    /// The old instruction that each round begins with, and the one behind the last round.
+    Loop {
+        start: u32,
+        end: u32,
+    },
+    Macro {
+        end: u32,
+    },
+    Frame,
+    Capture,
+}
+
 /// Replaces instructions, and moves the targets of jumps along.
 struct Rewriter<'i, 'c, 'a> {
     old: &'i Instructions<'a>,
@@ -252,8 +300,8 @@ struct Rewriter<'i, 'c, 'a> {
     targets: HashSet<u32>,
     /// Strings of the source that constants hold, as the engine wants names to borrow from it.
     names: HashMap<String, Option<&'a str>>,
-    /// Loops and macros that are open, by the old instruction that ends them.
-    repeated_until: Vec<u32>,
+    /// What is open around the current instruction, outermost first.
+    open: Vec<Open>,
 }
 
 impl<'i, 'c, 'a> Rewriter<'i, 'c, 'a> {
@@ -268,11 +316,11 @@ impl<'i, 'c, 'a> Rewriter<'i, 'c, 'a> {
             rest_starts: HashMap::new(),
             targets: HashSet::new(),
             names: HashMap::new(),
-            repeated_until: Vec::new(),
+            open: Vec::new(),
         }
     }
 
-    fn run(mut self, source: &'a str) -> Instructions<'a> {
+    fn run(mut self, source: &'a str, hidden: &BTreeSet<&'a str>) -> Instructions<'a> {
         let mut place = 0;
         while let Some(instruction) = self.old.get(place) {
             match instruction {
@@ -289,6 +337,10 @@ impl<'i, 'c, 'a> Rewriter<'i, 'c, 'a> {
             place += 1;
         }
         let count = place;
+        for name in hidden {
+            self.constant(0, Value::UNDEFINED);
+            self.push(0, Instruction::StoreLocal(name));
+        }
         for place in 0..count {
             self.places.push(u32::try_from(self.out.len()).unwrap_or(u32::MAX));
             self.rewrite(place);
@@ -371,8 +423,10 @@ impl<'i, 'c, 'a> Rewriter<'i, 'c, 'a> {
                 self.push(place, Instruction::StoreLocal(calls::REST_POSITIONAL));
             }
         }
-        while self.repeated_until.last().is_some_and(|end| *end <= place) {
-            self.repeated_until.pop();
+        while let Some(Open::Loop { end, .. } | Open::Macro { end }) = self.open.last()
+            && *end <= place
+        {
+            self.open.pop();
         }
         let instruction = self.old.get(place).expect("the place is one of the old instructions").clone();
         match instruction {
@@ -411,7 +465,7 @@ impl<'i, 'c, 'a> Rewriter<'i, 'c, 'a> {
                 self.push(place, instruction);
             }
             Instruction::Iterate(end) => {
-                self.repeated_until.push(end);
+                self.open.push(Open::Loop { start: place, end });
                 self.push(place, instruction);
             }
             Instruction::UnpackList(_) => {
@@ -433,15 +487,25 @@ impl<'i, 'c, 'a> Rewriter<'i, 'c, 'a> {
                 self.push(place, Instruction::PerformTest(environment::plain(name).unwrap_or(name), Some(1), id));
             }
             // Text in loops is counted, so that the size of what is written is bounded.
-            Instruction::EmitRaw(text) if !self.repeated_until.is_empty() => {
+            Instruction::EmitRaw(text) if self.repeats() => {
                 self.constant(place, text);
                 self.push(place, Instruction::Emit);
             }
             Instruction::Jump(end) => {
                 // The body of a macro stands behind a jump over it.
                 if matches!(end.checked_sub(1).and_then(|last| self.old.get(last)), Some(Instruction::Return)) {
-                    self.repeated_until.push(end);
+                    self.open.push(Open::Macro { end });
                 }
+                self.leave(place, end);
+                self.push(place, instruction);
+            }
+            Instruction::PushWith | Instruction::BeginCapture(_) => {
+                let frame = matches!(instruction, Instruction::PushWith);
+                self.open.push(if frame { Open::Frame } else { Open::Capture });
+                self.push(place, instruction);
+            }
+            Instruction::PopFrame | Instruction::EndCapture => {
+                self.open.pop();
                 self.push(place, instruction);
             }
             Instruction::BuildMacro(name, offset, flags) => {
@@ -451,6 +515,28 @@ impl<'i, 'c, 'a> Rewriter<'i, 'c, 'a> {
                 self.push(place, Instruction::BuildMacro(name, offset, flags));
             }
             other => self.push(place, other),
+        }
+    }
+
+    /// Whether the current instruction may run more than once.
+    fn repeats(&self) -> bool {
+        self.open.iter().any(|open| matches!(open, Open::Loop { .. } | Open::Macro { .. }))
+    }
+
+    /// Close what a `break` or a `continue` jumps out of; the engine would leave it open.
+    fn leave(&mut self, place: u32, target: u32) {
+        let around = self.open.iter().rposition(|open| matches!(open, Open::Loop { .. } | Open::Macro { .. }));
+        let Some(around) = around else { return };
+        if !matches!(self.open[around], Open::Loop { start, end } if target == start || target == end) {
+            return;
+        }
+        for open in self.open[around + 1..].to_vec().into_iter().rev() {
+            if open == Open::Capture {
+                self.push(place, Instruction::EndCapture);
+                self.push(place, Instruction::DiscardTop);
+            } else {
+                self.push(place, Instruction::PopFrame);
+            }
         }
     }
 

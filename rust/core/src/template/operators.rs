@@ -169,6 +169,10 @@ pub(super) fn modulo(state: &State<'_, '_>, left: &Value, right: &Value) -> Outc
 
 /// `left ~ right`.
 pub(super) fn concat(state: &State<'_, '_>, left: &Value, right: &Value) -> Outcome {
+    if let (Some(a), Some(b)) = (left.as_str(), right.as_str()) {
+        charge(state, a.len() + b.len())?;
+        return Ok(Value::from([a, b].concat()));
+    }
     let mut out = String::new();
     super::text::append(&mut out, left)?;
     super::text::append(&mut out, right)?;

@@ -9,11 +9,17 @@ use crate::error::{Error, Result};
 /// The longest template. Real ones have up to 60 kB.
 const MAX_SOURCE: usize = 1 << 20;
 
-/// The most bytes of one tag outside its strings: the engine's parser recurses over them.
-const MAX_TAG: usize = 64 << 10;
+/// The most bytes of one tag outside its strings: the engine's parser recurses over them. Real ones have up to 350.
+const MAX_TAG: usize = 16 << 10;
+
+/// The most bytes of all tags, each squared: what the engine may spend on folding constants.
+const MAX_TAG_WORK: usize = 100_000_000;
 
 /// The most `elif` branches of a template, for the same reason.
 const MAX_BRANCHES: usize = 1000;
+
+/// A name in the scope that stands for a `{% generation %}`, to tell it from others.
+pub(super) const GENERATION: &str = "__generation__";
 
 const UNSUPPORTED_TAGS: [&str; 7] = ["autoescape", "block", "do", "extends", "from", "import", "include"];
 
@@ -23,7 +29,8 @@ pub(super) fn prepare(source: &str) -> Result<String> {
         return Err(Error::template(format!("a chat template may have {MAX_SOURCE} bytes")));
     }
     let source = normalize_newlines(source);
-    let mut scanner = Scanner { rest: &source, line: 1, branches: 0, out: String::with_capacity(source.len()) };
+    let mut scanner =
+        Scanner { rest: &source, line: 1, branches: 0, tag_work: 0, out: String::with_capacity(source.len()) };
     scanner.run()?;
     Ok(scanner.out)
 }
@@ -36,6 +43,7 @@ struct Scanner<'a> {
     rest: &'a str,
     line: usize,
     branches: usize,
+    tag_work: usize,
     out: String,
 }
 
@@ -92,7 +100,13 @@ impl<'a> Scanner<'a> {
             // Only a scope is left of it: the spans that it marks are for training.
             "generation" | "endgeneration" => {
                 self.rest = &self.rest[name_end..];
-                self.out.push_str(if name == "generation" { "with" } else { "endwith" });
+                if name == "generation" {
+                    self.out.push_str("with ");
+                    self.out.push_str(GENERATION);
+                    self.out.push_str("=0 ");
+                } else {
+                    self.out.push_str("endwith");
+                }
                 self.skip_space();
                 if !self.rest.trim_start_matches(['-', '+']).starts_with("%}") {
                     return self.fail(&format!("the tag `{name}` takes no arguments"));
@@ -149,6 +163,10 @@ impl<'a> Scanner<'a> {
             let Some(&byte) = self.rest.as_bytes().first() else { return self.fail("a tag is not closed") };
             if open == 0 && self.rest.starts_with(end) {
                 self.copy(end.len());
+                self.tag_work += size * size;
+                if self.tag_work > MAX_TAG_WORK {
+                    return self.fail("the tags are too long together");
+                }
                 return Ok(());
             }
             match byte {

@@ -44,6 +44,11 @@ pub(super) fn append_repr(out: &mut String, value: &Value) -> Outcome<()> {
         Py::Int(number) => out.push_str(itoa::Buffer::new().format(number)),
         Py::BigInt(number) => out.push_str(&number.0),
         Py::Float(number) => out.push_str(&python_float(number)),
+        Py::Str(text) if value.is_safe() => {
+            out.push_str("Markup(");
+            append_str_repr(out, text);
+            out.push(')');
+        }
         Py::Str(text) => append_str_repr(out, text),
         Py::List(items) => append_items(out, "[", items, "]")?,
         Py::Tuple([only]) => append_items(out, "(", std::slice::from_ref(only), ",)")?,
@@ -110,6 +115,12 @@ fn append_object(out: &mut String, value: &Value) -> Outcome<()> {
         out.push_str("<Macro ");
         append_str_repr(out, name);
         out.push('>');
+        return Ok(());
+    }
+    if let (Ok(index), Ok(length)) = (value.get_attr("index"), value.get_attr("length"))
+        && let (Some(index), Some(length)) = (index.as_usize(), length.as_usize())
+    {
+        let _ = write!(out, "<LoopContext {index}/{length}>");
         return Ok(());
     }
     Err(fail("an object of the template engine has no text of its own"))

@@ -33,15 +33,25 @@ pub fn is_apply_parameter(name: &str) -> bool {
     APPLY_PARAMETERS.contains(&name) && !matches!(name, "chat_template" | "tokenize")
 }
 
-/// The undeclared names of a template.
-pub(super) fn undeclared(template: &Stmt<'_>) -> BTreeSet<String> {
-    let mut found = BTreeSet::new();
+/// What the names of a template mean.
+#[derive(Debug, Default)]
+pub(super) struct Variables<'a> {
+    /// Names that the template takes from outside.
+    pub(super) undeclared: BTreeSet<String>,
+    /// Names that the template sets after a scope inside it has read them. Jinja2 holds them for the template's own, so
+    /// that they are undefined until then, whatever is given from outside.
+    pub(super) hidden: BTreeSet<&'a str>,
+}
+
+/// Look at the names of a template.
+pub(super) fn variables<'a>(template: &Stmt<'a>) -> Variables<'a> {
+    let mut variables = Variables::default();
     if let Stmt::Template(template) = template {
         let mut scope = Scope::default();
         scope.body(&template.children);
-        scope.close(&[], &mut found);
+        scope.close(&[], &mut variables);
     }
-    found
+    variables
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,7 +69,12 @@ struct Scope<'t, 'a> {
     names: Names<'a>,
     /// What the enclosing scopes know, innermost last.
     outer: Vec<HashSet<&'a str>>,
-    inner: Vec<Inner<'t, 'a>>,
+    /// Each with the number of names that were known before it.
+    inner: Vec<(usize, Inner<'t, 'a>)>,
+    /// When each name was first seen here.
+    first_seen: HashMap<&'a str, usize>,
+    /// Names that are read here and known outside.
+    free: HashSet<&'a str>,
 }
 
 #[derive(Default, Clone)]
@@ -80,13 +95,29 @@ impl<'t, 'a> Scope<'t, 'a> {
         self.outer.iter().any(|names| names.contains(name))
     }
 
+    fn see(&mut self, name: &'a str) {
+        let next = self.first_seen.len();
+        self.first_seen.entry(name).or_insert(next);
+    }
+
+    fn enter(&mut self, inner: Inner<'t, 'a>) {
+        self.inner.push((self.first_seen.len(), inner));
+    }
+
     fn load(&mut self, name: &'a str) {
-        if !self.names.loads.contains_key(name) && !self.knows_outside(name) {
+        if self.names.loads.contains_key(name) {
+            return;
+        }
+        if self.knows_outside(name) {
+            self.free.insert(name);
+        } else {
+            self.see(name);
             self.names.loads.insert(name, Load::Resolve);
         }
     }
 
     fn store(&mut self, name: &'a str) {
+        self.see(name);
         self.names.stores.insert(name);
         self.names.loads.entry(name).or_insert(Load::Own);
     }
@@ -118,57 +149,72 @@ impl<'t, 'a> Scope<'t, 'a> {
         }
     }
 
-    /// Report this scope's undeclared names, then those of the scopes inside it.
-    fn close(self, outer: &[HashSet<&'a str>], found: &mut BTreeSet<String>) {
+    /// Report this scope's names, then those of the scopes inside it. Gives the names that it reads from outside.
+    fn close(self, outer: &[HashSet<&'a str>], variables: &mut Variables<'a>) -> HashSet<&'a str> {
         for (name, load) in &self.names.loads {
             if *load == Load::Resolve && !GLOBALS.contains(name) {
-                found.insert((*name).to_owned());
+                variables.undeclared.insert((*name).to_owned());
             }
         }
         let mut known = outer.to_vec();
         known.push(self.names.loads.keys().copied().collect());
-        for inner in self.inner {
-            let open = || Scope { outer: known.clone(), ..Scope::default() };
-            match inner {
-                Inner::Loop { target, test, body } => {
-                    if let Some(test) = test {
-                        let mut scope = open();
-                        target.iter().for_each(|target| scope.declare_target(target));
-                        scope.expr(test);
-                        scope.close(&known, found);
+        let mut free = self.free;
+        for (time, inner) in self.inner {
+            for scope in inner.open(&known) {
+                for name in scope.close(&known, variables) {
+                    let own = self.names.loads.get(name) == Some(&Load::Own);
+                    let later = self.first_seen.get(name).is_some_and(|&seen| seen >= time);
+                    if !self.names.loads.contains_key(name) {
+                        free.insert(name);
+                    } else if own && later && outer.is_empty() {
+                        variables.hidden.insert(name);
                     }
-                    let mut scope = open();
-                    if let Some(target) = target {
-                        scope.declare("loop");
-                        scope.declare_target(target);
-                    }
-                    scope.body(body);
-                    scope.close(&known, found);
-                }
-                Inner::Macro(declaration) => {
-                    let mut scope = open();
-                    for name in ["caller", REST_NAMED, REST_POSITIONAL] {
-                        scope.declare(name);
-                    }
-                    declaration.args.iter().for_each(|arg| scope.declare_target(arg));
-                    declaration.defaults.iter().for_each(|default| scope.expr(default));
-                    scope.body(&declaration.body);
-                    scope.close(&known, found);
-                }
-                Inner::With(targets, body) => {
-                    let mut scope = open();
-                    targets.into_iter().for_each(|target| scope.target(target));
-                    scope.body(body);
-                    scope.close(&known, found);
-                }
-                Inner::Body(body, filter) => {
-                    let mut scope = open();
-                    scope.body(body);
-                    filter.into_iter().for_each(|filter| scope.expr(filter));
-                    scope.close(&known, found);
                 }
             }
         }
+        free
+    }
+}
+
+impl<'t, 'a> Inner<'t, 'a> {
+    /// The scopes that it makes, with all their names.
+    fn open(self, known: &[HashSet<&'a str>]) -> Vec<Scope<'t, 'a>> {
+        let new = || Scope { outer: known.to_vec(), ..Scope::default() };
+        let mut scope = new();
+        let mut scopes = Vec::new();
+        match self {
+            Inner::Loop { target, test, body } => {
+                if let Some(test) = test {
+                    let mut judged = new();
+                    target.iter().for_each(|target| judged.declare_target(target));
+                    judged.expr(test);
+                    scopes.push(judged);
+                }
+                if let Some(target) = target {
+                    scope.declare("loop");
+                    scope.declare_target(target);
+                }
+                scope.body(body);
+            }
+            Inner::Macro(declaration) => {
+                for name in ["caller", REST_NAMED, REST_POSITIONAL] {
+                    scope.declare(name);
+                }
+                declaration.args.iter().for_each(|arg| scope.declare_target(arg));
+                declaration.defaults.iter().for_each(|default| scope.expr(default));
+                scope.body(&declaration.body);
+            }
+            Inner::With(targets, body) => {
+                targets.into_iter().for_each(|target| scope.target(target));
+                scope.body(body);
+            }
+            Inner::Body(body, filter) => {
+                scope.body(body);
+                filter.into_iter().for_each(|filter| scope.expr(filter));
+            }
+        }
+        scopes.push(scope);
+        scopes
     }
 }
 
@@ -187,12 +233,12 @@ impl<'t, 'a> Visitor<'t, 'a> for Scope<'t, 'a> {
             Stmt::ForLoop(each) => {
                 self.expr(&each.iter);
                 let target = Some(&each.target);
-                self.inner.push(Inner::Loop { target, test: each.filter_expr.as_ref(), body: &each.body });
-                self.inner.push(Inner::Loop { target: None, test: None, body: &each.else_body });
+                self.enter(Inner::Loop { target, test: each.filter_expr.as_ref(), body: &each.body });
+                self.enter(Inner::Loop { target: None, test: None, body: &each.else_body });
             }
             Stmt::Macro(declaration) => {
                 self.store(declaration.name);
-                self.inner.push(Inner::Macro(declaration));
+                self.enter(Inner::Macro(declaration));
             }
             Stmt::CallBlock(block) => {
                 walk_expr(&block.call.expr, self);
@@ -200,20 +246,20 @@ impl<'t, 'a> Visitor<'t, 'a> for Scope<'t, 'a> {
                     self.expr(&block.call.expr);
                 }
                 walk_call_args(&block.call.args, self);
-                self.inner.push(Inner::Macro(&block.macro_decl));
+                self.enter(Inner::Macro(&block.macro_decl));
             }
             Stmt::WithBlock(with) => {
                 with.assignments.iter().for_each(|(_, value)| self.expr(value));
                 let targets = with.assignments.iter().map(|(target, _)| target).collect();
-                self.inner.push(Inner::With(targets, &with.body));
+                self.enter(Inner::With(targets, &with.body));
             }
             Stmt::SetBlock(set) => {
                 self.target(&set.target);
-                self.inner.push(Inner::Body(&set.body, set.filter.as_ref()));
+                self.enter(Inner::Body(&set.body, set.filter.as_ref()));
             }
             Stmt::FilterBlock(block) => {
                 self.expr(&block.filter);
-                self.inner.push(Inner::Body(&block.body, None));
+                self.enter(Inner::Body(&block.body, None));
             }
             _ => walk_stmt(stmt, self),
         }
