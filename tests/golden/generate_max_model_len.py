@@ -58,7 +58,10 @@ def cases() -> dict[str, dict[str, Any]]:
         found[name] = {"config": config, **user}
 
     for name, rope in ROPES.items():
-        add(f"rope_scaling_{name}", {**LLAMA, "max_position_embeddings": 32768, "rope_scaling": rope})
+        add(
+            f"rope_scaling_{name}",
+            {**LLAMA, "max_position_embeddings": 32768, "rope_scaling": rope},
+        )
         add(
             f"rope_parameters_{name}",
             {**LLAMA, "max_position_embeddings": 32768, "rope_parameters": rope},
@@ -86,7 +89,16 @@ def cases() -> dict[str, dict[str, Any]]:
     add("bloom_has_none", {"model_type": "bloom"})
     add("mamba", {"model_type": "mamba"})
     add("whisper", {"model_type": "whisper", "max_target_positions": 448})
-    for model_type in ("mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe", "gemma", "gemma2", "phi"):
+    for model_type in (
+        "mistral",
+        "mixtral",
+        "qwen2",
+        "qwen3",
+        "qwen3_moe",
+        "gemma",
+        "gemma2",
+        "phi",
+    ):
         add(f"{model_type}_default", {"model_type": model_type})
         add(f"{model_type}_length", {"model_type": model_type, "max_position_embeddings": 65536})
     for model_type in ("cohere", "cohere2", "granite", "olmo2", "falcon", "gpt_neox", "starcoder2"):
@@ -110,7 +122,11 @@ def cases() -> dict[str, dict[str, Any]]:
         )
     longrope = {"long_factor": LONG_FACTORS, "short_factor": LONG_FACTORS}
     phi3 = {"model_type": "phi3", "hidden_size": 3072, "max_position_embeddings": 131072}
-    add("phi3_longrope_given", {**phi3, "rope_scaling": {"type": "longrope", **longrope}}, given=90000)
+    add(
+        "phi3_longrope_given",
+        {**phi3, "rope_scaling": {"type": "longrope", **longrope}},
+        given=90000,
+    )
     add(
         "llama_longrope",
         {

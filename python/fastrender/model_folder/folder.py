@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import pathlib
 import re
 from collections.abc import Mapping
@@ -21,6 +22,7 @@ from fastrender.model_folder.model_config import (
 )
 from fastrender.model_folder.spec import ModelSpec
 from fastrender.model_folder.tokenizer_config import (
+    class_name,
     special_tokens,
     tokenizer_file,
     tokenizer_spec,
@@ -77,7 +79,8 @@ def load(config: RenderConfig) -> ModelFolder:
     architectures = model_config.architectures if model_config else ()
     tokenizer_path = tokenizer_file(tokenizer_files, config.tokenizer_mode, architectures)
     tokenizer_config = tokenizer_files.json("tokenizer_config.json")
-    tokens = special_tokens(tokenizer_files, tokenizer_config, model_config)
+    tokenizer_class = class_name(tokenizer_config, model_config)
+    tokens = special_tokens(tokenizer_files, tokenizer_config, tokenizer_class)
     if model_config is None:
         length = length_without_config(files, tokenizer_config, config.max_model_len)
     else:
@@ -100,6 +103,7 @@ def load(config: RenderConfig) -> ModelFolder:
             tokenizer_files,
             tokenizer_config,
             tokens,
+            tokenizer_class,
             cache_bytes=config.tokenizer_cache_mb * _MEGABYTE,
         ),
     )
@@ -118,10 +122,11 @@ def _open(name: str, revision: str | None, config: RenderConfig) -> FolderFiles:
     """The folder of that name, from the package, the disk or the hub."""
     if name == EMBEDDED_MODEL:
         return FolderFiles(name, _EMBEDDED_FOLDER)
-    path = pathlib.Path(name).expanduser()
-    if path.is_dir():
-        return FolderFiles(name, path)
-    if path.is_file():
+    # os.path, since pathlib raises for names that are too long.
+    path = os.path.expanduser(name)
+    if os.path.isdir(path):
+        return FolderFiles(name, pathlib.Path(path))
+    if os.path.isfile(path):
         raise ModelFolderError(
             f"`{name}` is a file; fastrender reads a model folder, which holds config.json and "
             "tokenizer.json"

@@ -27,8 +27,7 @@ _HONOURED = (
     "max_new_tokens",
     "skip_special_tokens",
 )
-_TEXT_PARTS = ("decoder", "generator", "text_config")
-_OVERRIDE = "--override-generation-config"
+_FILE = "generation_config.json"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -47,34 +46,24 @@ def sampling_defaults(
     `files` is the folder of generation_config.json, None under `--generation-config vllm`;
     `own_folder` says that it is not the model's, in which case its `max_new_tokens` is a cap too.
     """
-    written = _written(files) if files is not None else JsonObject("generation_config.json", {})
-    override = JsonObject(_OVERRIDE, overrides)
+    written = files.json(_FILE) if files is not None else None
+    override = JsonObject("--override-generation-config", overrides)
     params: dict[str, Any] = {}
     for key in _HONOURED:
         # An override of null takes the folder's value away.
-        source = override if key in overrides else written
+        source = override if key in overrides else (written or JsonObject(_FILE, {}))
         if (value := _read(source, key)) is not None:
             params["max_tokens" if key == "max_new_tokens" else key] = value
-    cap = params.get("max_tokens") if own_folder else override.count("max_new_tokens")
-    return SamplingDefaults(params, cap)
-
-
-def _written(files: FolderFiles) -> JsonObject:
-    file = files.json("generation_config.json")
-    if file is not None:
-        return file
-    # Older models keep these values in config.json.
-    config = files.json("config.json")
-    if config is None:
-        return JsonObject("generation_config.json", {})
-    values = {key: config.values.get(key) for key in _HONOURED}
-    part = next((part for key in _TEXT_PARTS if (part := config.values.get(key))), None)
-    if isinstance(part, dict):
-        values = {key: part.get(key) if value is None else value for key, value in values.items()}
-    return JsonObject(config.file, values)
+    capping = own_folder or "max_new_tokens" in overrides
+    return SamplingDefaults(params, params.get("max_tokens") if capping else None)
 
 
 def _read(source: JsonObject, key: str) -> Any:
     if key in _NUMBERS:
         return source.number(key)
-    return source.count(key) if key in _COUNTS else source.flag(key)
+    if key not in _COUNTS:
+        return source.flag(key)
+    count = source.count(key)
+    if key == "max_new_tokens" and count is not None and count < 1:
+        raise source.wrong(key, "a whole number from 1")
+    return count

@@ -23,13 +23,19 @@ class AddedTokenSpec:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TokenizerSpec:
-    """How the tokenizer is set up beyond tokenizer.json."""
+    """How the tokenizer is set up beyond tokenizer.json.
+
+    The native half gives an added token the id that the vocabulary has for it, else the next free
+    one, as `tokenizers` does. `llama_prepend` (`first`, `always`, `never`) is where LlamaTokenizer
+    puts a space in front, None for every other class.
+    """
 
     added_tokens: tuple[AddedTokenSpec, ...] = ()
     add_bos_token: bool | None = None
     add_eos_token: bool | None = None
     bos_token: str | None = None
     eos_token: str | None = None
+    llama_prepend: str | None = None
     cache_bytes: int = 0
 
 
@@ -51,5 +57,9 @@ class ModelSpec:
     tokenizer: TokenizerSpec
 
     def to_json(self) -> dict[str, Any]:
-        """The spec as a JSON object."""
-        return dataclasses.asdict(self)
+        """The spec as a JSON object; what is None is left out."""
+        return dataclasses.asdict(self, dict_factory=_without_none)
+
+
+def _without_none(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+    return {name: value for name, value in fields if value is not None}

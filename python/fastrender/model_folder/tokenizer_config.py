@@ -6,7 +6,7 @@ import json
 import logging
 import pathlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from fastrender.model_folder.class_defaults import special_token_defaults, tokenizer_class
@@ -79,8 +79,16 @@ def tokenizer_file(
     raise ModelFolderError(f"`{files.name}` has no tokenizer.json, which fastrender needs")
 
 
+def class_name(tokenizer_config: JsonObject | None, config: ModelConfig | None) -> str:
+    """The tokenizer class that transformers 5.19 takes for the folder."""
+    named = tokenizer_config.text("tokenizer_class") if tokenizer_config else None
+    if named is None and config is not None:
+        named = config.top.text("tokenizer_class")
+    return tokenizer_class(config.model_type if config else "", named)
+
+
 def special_tokens(
-    files: FolderFiles, tokenizer_config: JsonObject | None, config: ModelConfig | None
+    files: FolderFiles, tokenizer_config: JsonObject | None, tokenizer_class: str
 ) -> SpecialTokens:
     """The tokenizer's special tokens, in the order in which transformers 5.19 names them.
 
@@ -91,11 +99,7 @@ def special_tokens(
     legacy = None
     if "added_tokens_decoder" not in source.values:
         legacy = files.json("special_tokens_map.json")
-    named_class = source.text("tokenizer_class")
-    if named_class is None and config is not None:
-        named_class = config.top.text("tokenizer_class")
-    class_name = tokenizer_class(config.model_type if config else "", named_class)
-    standard: dict[str, str | None] = dict(special_token_defaults(class_name))
+    standard: dict[str, str | None] = dict(special_token_defaults(tokenizer_class))
     for file in (source, legacy):
         for key in _STANDARD_TOKENS:
             if file is not None and key in file.values:
@@ -108,6 +112,7 @@ def tokenizer_spec(
     files: FolderFiles,
     tokenizer_config: JsonObject | None,
     tokens: SpecialTokens,
+    tokenizer_class: str,
     *,
     cache_bytes: int,
 ) -> TokenizerSpec:
@@ -116,17 +121,19 @@ def tokenizer_spec(
     `add_bos_token` and `add_eos_token` stay unset: transformers 5.19 ignores both for a tokenizer
     that has a tokenizer.json, whose post-processor alone decides.
     """
-    added = _decoder_tokens(tokenizer_config)
+    source = tokenizer_config or JsonObject("tokenizer_config.json", {})
+    added = _decoder_tokens(source)
     if added is None:
         added = _legacy_added_tokens(files, tokens)
     known = {token.content for token in added}
     wanted = dict.fromkeys((*tokens.named.values(), *tokens.extra))
     if missing := [token for token in wanted if token not in known]:
-        added += _special_vocabulary(files, missing)
+        added += _unlisted_tokens(files, missing)
     return TokenizerSpec(
         added_tokens=tuple(added),
         bos_token=tokens.named.get("bos_token"),
         eos_token=tokens.named.get("eos_token"),
+        llama_prepend=_llama_prepend(source) if tokenizer_class == "LlamaTokenizer" else None,
         cache_bytes=cache_bytes,
     )
 
@@ -205,11 +212,17 @@ def _extra_tokens(source: JsonObject, legacy: JsonObject | None) -> tuple[str, .
     return tuple(tokens)
 
 
-def _decoder_tokens(tokenizer_config: JsonObject | None) -> list[AddedTokenSpec] | None:
+def _llama_prepend(source: JsonObject) -> str:
+    if source.flag("add_prefix_space") is False:
+        return "never"
+    return "always" if source.flag("legacy") else "first"
+
+
+def _decoder_tokens(source: JsonObject) -> list[AddedTokenSpec] | None:
     """The tokens of `added_tokens_decoder` by id, or None if there is no such table."""
-    if tokenizer_config is None or "added_tokens_decoder" not in tokenizer_config.values:
+    if "added_tokens_decoder" not in source.values:
         return None
-    table = tokenizer_config.child("added_tokens_decoder")
+    table = source.child("added_tokens_decoder")
     if table is None:
         return []
     return sorted((_decoder_token(table, key) for key in table.values), key=lambda token: token.id)
@@ -246,28 +259,25 @@ def _legacy_added_tokens(files: FolderFiles, tokens: SpecialTokens) -> list[Adde
     return sorted(found, key=lambda token: token.id)
 
 
-def _special_vocabulary(files: FolderFiles, tokens: Iterable[str]) -> list[AddedTokenSpec]:
-    """Those of `tokens` that tokenizer.json has as plain vocabulary: they must be special.
+def _unlisted_tokens(files: FolderFiles, tokens: Iterable[str]) -> list[AddedTokenSpec]:
+    """Those of `tokens` that are not among the added tokens of tokenizer.json, made special.
 
-    A token that it lacks altogether gets no id here: no model knows one beyond its vocabulary.
+    The list is looked for in the bytes: to read so large a file as JSON takes too long here.
     """
     content = files.bytes("tokenizer.json") or b""
     start = content.find(b'"added_tokens"')
     end = content.find(b'"normalizer"', start)
     listed = content[start:end] if 0 <= start < end else b""
-    found = []
-    for token in tokens:
-        spellings = _json_spellings(token)
-        if any(re.search(rb'"content"\s*:\s*' + re.escape(text), listed) for text in spellings):
-            continue
-        for text in spellings:
-            entry = re.search(re.escape(text) + rb"\s*:\s*(\d{1,9})\s*[,}]", content)
-            if entry is not None:
-                found.append(AddedTokenSpec(id=int(entry[1]), content=token, special=True))
-                break
-    return found
+    return [
+        AddedTokenSpec(id=0, content=token, special=True)
+        for token in tokens
+        if not any(
+            re.search(rb'"content"\s*:\s*' + re.escape(spelling), listed)
+            for spelling in _json_spellings(token)
+        )
+    ]
 
 
-def _json_spellings(text: str) -> Mapping[bytes, None]:
+def _json_spellings(text: str) -> list[bytes]:
     spellings = (json.dumps(text, ensure_ascii=ascii_only) for ascii_only in (False, True))
-    return dict.fromkeys(spelling.encode(errors="surrogatepass") for spelling in spellings)
+    return [spelling.encode(errors="surrogatepass") for spelling in spellings]
