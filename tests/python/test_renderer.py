@@ -30,9 +30,9 @@ def test_the_same_request_gives_the_same_bytes(renderer: Renderer) -> None:
 
 
 def test_prompts_of_a_completion_request_are_answered_in_order(renderer: Renderer) -> None:
-    first, second = renderer.render_completion({"prompt": ["a", [5, 6]], "request_id": "r"})
-    assert first["request_id"] == "cmpl-r-0"
-    assert second["token_ids"] == [5, 6]
+    first, second = renderer.render_completion({"prompt": [[7], [5, 6]], "request_id": "r"})
+    assert (first["request_id"], first["token_ids"]) == ("cmpl-r-0", [7])
+    assert (second["request_id"], second["token_ids"]) == ("cmpl-r-1", [5, 6])
 
 
 def test_tokenize_and_detokenize_are_inverse(renderer: Renderer) -> None:
