@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
+use std::fmt::Write as _;
 
 /// Containers nested deeper than this are refused: parsing recurses.
 pub const MAX_DEPTH: usize = 256;
@@ -360,6 +361,59 @@ pub fn write_str(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
 }
 
+/// A value as Python's `json.dumps` writes it: `", "` and `": "`, and `\\uXXXX` for all that is not ASCII.
+pub fn python_dumps(value: &Json<'_>) -> String {
+    let mut out = String::new();
+    dump(value, &mut out);
+    out
+}
+
+fn dump(value: &Json<'_>, out: &mut String) {
+    match value {
+        Json::Null => out.push_str("null"),
+        Json::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
+        Json::Int(value) => out.push_str(itoa::Buffer::new().format(*value)),
+        Json::BigInt(text) => out.push_str(text),
+        Json::Float(value) if value.is_nan() => out.push_str("NaN"),
+        Json::Float(value) if value.is_infinite() => out.push_str(if *value > 0.0 { "Infinity" } else { "-Infinity" }),
+        Json::Float(value) => out.push_str(&python_float(*value)),
+        Json::Str(text) | Json::BrokenStr(text) => dump_str(text, out),
+        Json::Array(items) => {
+            out.push('[');
+            for (i, item) in items.iter().enumerate() {
+                out.push_str(if i > 0 { ", " } else { "" });
+                dump(item, out);
+            }
+            out.push(']');
+        }
+        Json::Object(map) => {
+            out.push('{');
+            for (i, (key, value)) in map.iter().enumerate() {
+                out.push_str(if i > 0 { ", " } else { "" });
+                dump_str(key, out);
+                out.push_str(": ");
+                dump(value, out);
+            }
+            out.push('}');
+        }
+    }
+}
+
+fn dump_str(text: &str, out: &mut String) {
+    let mut escaped = Vec::new();
+    write_str(&mut escaped, text);
+    let mut units = [0u16; 2];
+    for c in String::from_utf8_lossy(&escaped).chars() {
+        if c < '\u{7f}' {
+            out.push(c);
+            continue;
+        }
+        for unit in c.encode_utf16(&mut units) {
+            write!(out, "\\u{unit:04x}").expect("a String can be written to");
+        }
+    }
+}
+
 struct Parser<'a> {
     bytes: &'a [u8],
     text: &'a str,
@@ -557,8 +611,8 @@ impl<'a> Parser<'a> {
             return Err("a string is not closed");
         };
         let run = &self.bytes[start..start + length];
-        // A fold, so that the compiler vectorises the common case.
-        if run.iter().fold(false, |found, &byte| found | (byte < 0x20)) {
+        // The smallest byte instead of the first bad one: the compiler vectorises it.
+        if run.iter().copied().min().is_some_and(|byte| byte < 0x20) {
             self.at = start + run.iter().position(|&byte| byte < 0x20).unwrap_or(0);
             return Err("a control character in a string must be escaped");
         }
@@ -581,11 +635,12 @@ impl<'a> Parser<'a> {
                 let first = self.hex4(self.at + 1)?;
                 self.at += 5;
                 let mut code = u32::from(first);
-                if (0xd800..0xdc00).contains(&first) && self.bytes[self.at..].starts_with(b"\\u") {
-                    if let Ok(second @ 0xdc00..0xe000) = self.hex4(self.at + 2) {
-                        self.at += 6;
-                        code = 0x10000 + ((code - 0xd800) << 10) + (u32::from(second) - 0xdc00);
-                    }
+                if (0xd800..0xdc00).contains(&first)
+                    && self.bytes[self.at..].starts_with(b"\\u")
+                    && let Ok(second @ 0xdc00..0xe000) = self.hex4(self.at + 2)
+                {
+                    self.at += 6;
+                    code = 0x10000 + ((code - 0xd800) << 10) + (u32::from(second) - 0xdc00);
                 }
                 let decoded = char::from_u32(code);
                 out.push(decoded.unwrap_or('\u{fffd}'));
@@ -602,7 +657,7 @@ impl<'a> Parser<'a> {
         let digits = self.bytes.get(at..at + 4).ok_or("`\\u` wants four hexadecimal digits")?;
         digits.iter().try_fold(0u16, |code, &digit| {
             let value = char::from(digit).to_digit(16).ok_or("`\\u` wants four hexadecimal digits")?;
-            Ok(code << 4 | value as u16)
+            Ok((code << 4) | u16::try_from(value).expect("a hexadecimal digit is below 16"))
         })
     }
 }
@@ -620,9 +675,9 @@ mod tests {
     #[test]
     fn key_order_survives_and_the_last_duplicate_wins_at_the_first_place() {
         assert_eq!(written(r#"{"z": 1, "a": {"y": 2, "b": 3}, "z": 4}"#), r#"{"z":4,"a":{"y":2,"b":3}}"#);
-        let many: String = (0..40).map(|i| format!(r#""k{}": {i},"#, i % 20)).collect();
+        let many: Vec<String> = (0..40).map(|i| format!(r#""k{}": {i}"#, i % 20)).collect();
         let want: Vec<String> = (0..20).map(|i| format!(r#""k{i}":{}"#, i + 20)).collect();
-        assert_eq!(written(&format!("{{{}}}", many.trim_end_matches(','))), format!("{{{}}}", want.join(",")));
+        assert_eq!(written(&format!("{{{}}}", many.join(","))), format!("{{{}}}", want.join(",")));
     }
 
     #[test]
@@ -649,6 +704,13 @@ mod tests {
         ] {
             assert_eq!(python_float(value), want);
         }
+    }
+
+    #[test]
+    fn python_dumps_escapes_what_is_not_ascii() {
+        let value = Json::parse(r#"{"a": [1, 1e-7, "é😀\u007f\n"], "b": {}, "c": [], "d": null, "e": true}"#).unwrap();
+        let want = r#"{"a": [1, 1e-07, "\u00e9\ud83d\ude00\u007f\n"], "b": {}, "c": [], "d": null, "e": true}"#;
+        assert_eq!(python_dumps(&value), want);
     }
 
     #[test]

@@ -4,10 +4,16 @@
 //! network, files, and pixels that Pillow must decode; those live in `python/fastrender`.
 #![forbid(unsafe_code)]
 
+pub mod conversation;
 pub mod error;
 pub mod json;
+pub mod prompt;
+pub mod protocol;
+pub mod renderer;
 pub mod spec;
 pub mod template;
+pub mod templates;
 pub mod tokenizer;
 
 pub use error::{Error, Result};
+pub use renderer::{Begun, Renderer, Route};

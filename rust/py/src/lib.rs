@@ -1,12 +1,20 @@
 //! `fastrender._native`: the list of what Python sees. Each file converts; the work is in `fastrender_core`.
 
+#![expect(clippy::needless_pass_by_value, reason = "pyo3 hands arguments over by value")]
+
+mod convert;
+mod error;
+mod renderer;
 mod template;
 
-use pyo3::prelude::*;
-
-#[pymodule(gil_used = false)]
+#[pyo3::pymodule(gil_used = false)]
 mod _native {
-    use super::*;
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use super::error::{RequestError, SetupError, error_envelope, request_error};
+    #[pymodule_export]
+    use super::renderer::{MediaReference, Pending, Renderer};
 
     #[pymodule_export]
     use super::template::{ChatTemplate, TemplateError};

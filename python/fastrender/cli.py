@@ -1,0 +1,190 @@
+"""The `fastrender` command."""
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
+    import socket
+    from collections.abc import Callable
+
+    from fastrender.arguments import CommandLine
+    from fastrender.config import RenderConfig
+    from fastrender.renderer import Renderer
+
+_USAGE = """usage: fastrender COMMAND [options]
+
+commands:
+  serve [MODEL]    serve a model's rendering over HTTP
+  render [MODEL]   render a file of requests, a line each
+
+options:
+  --version        print the version
+  -h, --help       print this; `fastrender COMMAND --help` says more
+"""
+_FAILED = 1
+_USAGE_ERROR = 2
+_INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command that `arguments` (or the process's own) name; the exit code."""
+    started = time.perf_counter()
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    command, rest = (words[0], words[1:]) if words else ("", [])
+    if command in ("-h", "--help"):
+        print(_USAGE, end="")
+        return 0
+    if command in ("-V", "--version"):
+        from fastrender.version import own_version
+
+        print(f"fastrender {own_version()}")
+        return 0
+    if command not in ("serve", "render"):
+        problem = f"unknown command `{command}`" if command else "a command is missing"
+        return _complain(f"{problem}; known: serve, render", _USAGE_ERROR)
+    try:
+        return _serve(rest, started) if command == "serve" else _render(rest)
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+
+
+def load_renderer(config: "RenderConfig") -> "Renderer":
+    """The renderer that `config` describes; a function of a module, so that workers find it."""
+    from fastrender.renderer import Renderer
+
+    if config.hf_token:
+        # Where huggingface_hub looks for it.
+        os.environ["HF_TOKEN"] = config.hf_token
+    return Renderer.from_config(config)
+
+
+def _complain(text: str, code: int) -> int:
+    print(f"fastrender: {text}", file=sys.stderr)
+    return code
+
+
+def _parse(
+    command: str,
+    words: Sequence[str],
+    add_options: "Callable[[argparse.ArgumentParser], None] | None" = None,
+) -> "CommandLine | int":
+    """The command line, its warnings logged; or the exit code after saying what is wrong."""
+    from fastrender.arguments import parse
+    from fastrender.settings import ConfigError
+
+    try:
+        line = parse(words, os.environ, command=command, add_options=add_options)
+    except ConfigError as error:
+        return _complain(str(error), _USAGE_ERROR)
+    import logging
+
+    from fastrender.logs import configure_logging
+
+    configure_logging(line.config)
+    for warning in line.warnings:
+        logging.getLogger("fastrender").warning("%s", warning)
+    return line
+
+
+def _serve(words: Sequence[str], started: float) -> int:
+    line = _parse("serve", words)
+    if isinstance(line, int):
+        return line
+    from fastrender.server import sockets
+
+    try:
+        bound = sockets.bind(line.config)
+    except ValueError as error:
+        return _complain(str(error), _FAILED)
+    try:
+        if line.config.workers > 1:
+            from fastrender.server.workers import supervise
+
+            code = supervise(line.config, load_renderer, bound, started)
+        else:
+            code = _serve_alone(line.config, bound, started)
+    except (ValueError, OSError) as error:
+        return _complain(str(error), _FAILED)
+    finally:
+        sockets.release(line.config, bound)
+    from fastrender.server.serve import leave
+
+    return leave(code)
+
+
+def _serve_alone(config: "RenderConfig", bound: "socket.socket", started: float) -> int:
+    # The native half loads without the interpreter's lock, while the server's modules do.
+    import threading
+
+    loading = _Loading(config)
+    thread = threading.Thread(target=loading.run, daemon=True)
+    thread.start()
+    from fastrender.server.serve import serve
+
+    thread.join()
+    return serve(config, loading.result(), bound, started)
+
+
+class _Loading:
+    """A renderer that is being loaded on another thread."""
+
+    def __init__(self, config: "RenderConfig") -> None:
+        self._config = config
+        self._renderer: Renderer | None = None
+        self._error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self._renderer = load_renderer(self._config)
+        except BaseException as error:
+            self._error = error
+
+    def result(self) -> "Renderer":
+        if self._renderer is None:
+            raise self._error or RuntimeError("loading ended with neither a renderer nor an error")
+        return self._renderer
+
+
+def _render(words: Sequence[str]) -> int:
+    line = _parse("render", words, _add_render_options)
+    if isinstance(line, int):
+        return line
+    from fastrender import batch
+
+    try:
+        renderer = load_renderer(line.config)
+        with (
+            batch.open_source(line.options.input) as source,
+            batch.open_sink(line.options.output) as sink,
+        ):
+            failures = batch.render_lines(
+                renderer,
+                source,
+                sink,
+                route=line.options.route,
+                most_bytes=line.config.max_request_bytes,
+                progress=batch.Progress(sys.stderr, source),
+                threads=line.config.renderer_num_workers,
+            )
+    except BrokenPipeError:
+        # Who reads has seen enough; keep the interpreter from flushing to them once more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _FAILED
+    except (ValueError, OSError) as error:
+        return _complain(str(error), _FAILED)
+    return _complain(f"{failures} requests failed", _FAILED) if failures else 0
+
+
+def _add_render_options(parser: "argparse.ArgumentParser") -> None:
+    parser.add_argument("--input", metavar="FILE", default="-", help="Requests; - for stdin.")
+    parser.add_argument("--output", metavar="FILE", default="-", help="Answers; - for stdout.")
+    parser.add_argument(
+        "--route",
+        choices=("auto", "chat", "completions"),
+        default="auto",
+        help="What the requests are; auto tells by their messages.",
+    )

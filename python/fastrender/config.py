@@ -1,0 +1,336 @@
+"""`RenderConfig`: the only place where a setting is declared.
+
+The command line, the keys of `--config` files, the environment's fallbacks and the settings of the
+native renderer are all made from its fields; reading them is the business of `settings` and
+`arguments`.
+"""
+
+import dataclasses
+import os
+import pathlib
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from fastrender.parser_names import REASONING_PARSERS, TOOL_PARSERS
+from fastrender.settings import (
+    ConfigError,
+    Shape,
+    declared,
+    from_environment,
+    parse_count,
+    parse_count_or_auto,
+    parse_seconds,
+    setting,
+)
+
+EMBEDDED_MODEL = "fastrender/tiny"
+REASONING_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+LOG_LEVELS = ("critical", "error", "warning", "info", "debug", "trace")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RenderConfig:
+    """Every setting of a renderer and its server; a value that cannot be raises `ConfigError`."""
+
+    # The model folder.
+    model: str = setting(
+        EMBEDDED_MODEL,
+        "Model folder or hub id; without one, the small model inside the package.",
+    )
+    tokenizer: str | None = setting(None, "Folder or hub id of the tokenizer, if not the model's.")
+    tokenizer_mode: str = setting("auto", "How the tokenizer is loaded; `auto` and `hf` work.")
+    tokenizer_revision: str | None = setting(None, "Hub revision of the tokenizer.")
+    revision: str | None = setting(None, "Hub revision of the model.")
+    hf_token: str | None = setting(None, "Token for the hub; HF_TOKEN is honoured too.")
+    download_dir: str | None = setting(None, "Where hub files are kept.")
+    served_model_name: tuple[str, ...] = setting(
+        (),
+        "Names that requests may use; the first one is the default.",
+        shape=Shape.LIST,
+    )
+    max_model_len: int | None = setting(
+        None,
+        "Tokens of prompt and output together; 32k and 32K are understood.",
+        parse=parse_count_or_auto,
+        least=1,
+    )
+    generation_config: str = setting(
+        "auto", "Sampling defaults: `auto` (model folder), `vllm` (none), or a folder."
+    )
+    override_generation_config: dict[str, Any] = setting(
+        {}, "Sampling defaults that go over the model's.", shape=Shape.JSON
+    )
+    hf_overrides: dict[str, Any] = setting({}, "Values over config.json's.", shape=Shape.JSON)
+
+    # Rendering; `native` ones reach the native renderer under their own names.
+    chat_template: str | None = setting(
+        None, "File, literal template, or name of one of the tokenizer's own templates."
+    )
+    chat_template_content_format: str = setting(
+        "auto",
+        "How message content reaches the template.",
+        choices=("auto", "string", "openai"),
+        native=True,
+    )
+    trust_request_chat_template: bool = setting(
+        False, "Render templates that a request carries.", native=True
+    )
+    trust_request_mm_kwargs: bool = setting(
+        False, "Accept media processing options that a request carries.", native=True
+    )
+    default_chat_template_kwargs: dict[str, Any] = setting(
+        {},
+        "Template variables below those of the request.",
+        shape=Shape.JSON,
+        native=True,
+    )
+    cohere_format: str = setting(
+        "cmd4", "Value of the template variable of this name.", native=True
+    )
+    reasoning_effort_map: dict[str, Any] = setting(
+        {}, "Efforts to replace before templating.", shape=Shape.JSON, native=True
+    )
+    enable_auto_tool_choice: bool = setting(
+        False, "Let the model choose tools; needs --tool-call-parser.", native=True
+    )
+    tool_call_parser: str | None = setting(
+        None,
+        "Format in which the model writes tool calls.",
+        choices=TOOL_PARSERS,
+        native=True,
+    )
+    reasoning_parser: str | None = setting(
+        None,
+        "Format in which the model writes reasoning.",
+        choices=REASONING_PARSERS,
+        native=True,
+    )
+    exclude_tools_when_tool_choice_none: bool = setting(
+        False, "Keep tools from the template when tool_choice is none.", native=True
+    )
+    interleave_mm_strings: bool = setting(
+        False,
+        "Leave media placeholders where they stand in string content.",
+        native=True,
+    )
+    limit_mm_per_prompt: dict[str, Any] = setting(
+        {},
+        "Media items that one request may carry, by modality.",
+        shape=Shape.JSON,
+        native=True,
+    )
+    skip_model_name_validation: bool = setting(
+        False,
+        "Accept any model name in requests.",
+        environment=("VLLM_SKIP_MODEL_NAME_VALIDATION",),
+        native=True,
+    )
+    omit_null: bool = setting(False, "Leave null fields out of answers.", native=True)
+    max_n_sequences: int = setting(
+        16_384,
+        "Largest `n` of a request.",
+        parse=parse_count,
+        least=1,
+        environment=("VLLM_MAX_N_SEQUENCES",),
+        native=True,
+    )
+    max_completion_prompts: int = setting(
+        1_024,
+        "Prompts that one completion request may carry.",
+        parse=parse_count,
+        least=1,
+        environment=("VLLM_MAX_COMPLETION_PROMPTS",),
+        native=True,
+    )
+    max_stop_strings: int = setting(
+        4,
+        "Stop strings that one request may carry.",
+        parse=parse_count,
+        least=0,
+        environment=("VLLM_MAX_STOP_STRINGS",),
+        native=True,
+    )
+    template_fuel: int = setting(
+        50_000_000,
+        "Steps that a template may take; 0 for no bound.",
+        parse=parse_count,
+        least=0,
+        native=True,
+    )
+    template_output_bytes: int = setting(
+        64 << 20,
+        "Bytes that a template may print.",
+        parse=parse_count,
+        least=1,
+        native=True,
+    )
+    tokenizer_cache_mb: int = setting(
+        64,
+        "Megabytes for tokens of text seen before; 0 for none.",
+        parse=parse_count,
+        least=0,
+    )
+
+    # The server.
+    host: str | None = setting(None, "Address to listen on; all of them if none is given.")
+    port: int = setting(
+        8000,
+        "Port to listen on; 0 for any free one.",
+        parse=parse_count,
+        least=0,
+        most=65_535,
+    )
+    uds: str | None = setting(None, "Unix socket to listen on, instead of host and port.")
+    workers: int = setting(1, "Processes that share the socket.", parse=parse_count, least=1)
+    renderer_num_workers: int = setting(
+        os.cpu_count() or 1,
+        "Threads for large requests, in each process.",
+        parse=parse_count,
+        least=1,
+        most=1_024,
+    )
+    request_queue_limit: int = setting(
+        1_024,
+        "Requests that may wait for a thread before new ones get 503.",
+        parse=parse_count,
+        least=0,
+    )
+    max_request_bytes: int = setting(
+        64 << 20,
+        "Largest request body; larger ones get 413.",
+        parse=parse_count,
+        least=1,
+        environment=("VLLM_HTTP_MAX_REQUEST_BODY_SIZE",),
+    )
+    max_buffered_bytes: int = setting(
+        1 << 30,
+        "Bytes of request bodies held at once, in each process; beyond it requests get 503.",
+        parse=parse_count,
+        least=1,
+    )
+    request_timeout: float = setting(
+        60.0,
+        "Seconds in which a request's body must arrive.",
+        parse=parse_seconds,
+        least=0,
+    )
+    shutdown_timeout: float = setting(
+        25.0,
+        "Seconds that running requests may take after SIGTERM.",
+        parse=parse_seconds,
+        least=0,
+    )
+    timeout_keep_alive: float = setting(
+        5.0,
+        "Seconds that an idle connection is kept open.",
+        parse=parse_seconds,
+        least=0,
+        environment=("VLLM_HTTP_TIMEOUT_KEEP_ALIVE",),
+    )
+    api_key: tuple[str, ...] = setting(
+        (),
+        "Keys, one of which every route but /health and /ping then needs.",
+        shape=Shape.LIST,
+        environment=("FASTRENDER_API_KEY", "VLLM_API_KEY"),
+    )
+    root_path: str = setting("", "Prefix that a proxy leaves on the path.")
+    allowed_origins: tuple[str, ...] = setting(
+        (), "Origins of browsers that may call, as a JSON list.", shape=Shape.JSON
+    )
+    allowed_methods: tuple[str, ...] = setting(
+        ("*",), "Methods that such browsers may use.", shape=Shape.JSON
+    )
+    allowed_headers: tuple[str, ...] = setting(
+        ("*",), "Headers that such browsers may send.", shape=Shape.JSON
+    )
+    allow_credentials: bool = setting(False, "Let such browsers send cookies.")
+    enable_request_id_headers: bool = setting(False, "Answer with an X-Request-Id header.")
+    enable_tokenizer_info_endpoint: bool = setting(False, "Serve GET /tokenizer_info.")
+    enable_fastapi_docs: bool = setting(True, "Serve GET /openapi.json.")
+    middleware: tuple[str, ...] = setting(
+        (),
+        "Import path of an ASGI middleware to wrap the app in.",
+        shape=Shape.REPEATED,
+    )
+    ssl_keyfile: str | None = setting(None, "Key file for TLS.")
+    ssl_certfile: str | None = setting(None, "Certificate file for TLS.")
+    ssl_ca_certs: str | None = setting(None, "Certificates that clients are checked against.")
+    ssl_cert_reqs: int = setting(
+        0,
+        "Whether clients need a certificate (ssl.CERT_*).",
+        parse=parse_count,
+        least=0,
+        most=2,
+    )
+    ssl_ciphers: str | None = setting(None, "Ciphers for TLS.")
+    enable_ssl_refresh: bool = setting(False, "Load the TLS files anew when they change.")
+    uvicorn_log_level: str = setting("info", "How much is logged.", choices=LOG_LEVELS)
+    enable_uvicorn_access_log: bool = setting(False, "Log a line for each request.")
+    disable_access_log_for_endpoints: str = setting(
+        "", "Paths that are left out of the access log, separated by commas."
+    )
+
+    def __post_init__(self) -> None:
+        """Check every value, and those that hang together."""
+        for name, declaration in declared(type(self)).items():
+            value = getattr(self, name)
+            if isinstance(value, str) and declaration.parse is not str:
+                # A library's caller may write `max_model_len="32k"` too.
+                object.__setattr__(self, name, value := declaration.read(name, value))
+            declaration.check(name, value)
+            if isinstance(value, list):
+                object.__setattr__(self, name, tuple(value))
+        if self.enable_auto_tool_choice and not self.tool_call_parser:
+            raise ConfigError("--enable-auto-tool-choice needs --tool-call-parser")
+        if bool(self.ssl_keyfile) != bool(self.ssl_certfile):
+            raise ConfigError("--ssl-keyfile and --ssl-certfile go together")
+        for pair in self.reasoning_effort_map.items():
+            if unknown := [effort for effort in pair if effort not in REASONING_EFFORTS]:
+                known = ", ".join(REASONING_EFFORTS)
+                raise ConfigError(
+                    f"reasoning-effort-map: unknown effort `{unknown[0]}`; known: {known}"
+                )
+        root_path = self.root_path.strip("/")
+        object.__setattr__(self, "root_path", f"/{root_path}" if root_path else "")
+        object.__setattr__(self, "api_key", tuple(key for key in self.api_key if key))
+
+    @classmethod
+    def resolve(cls, given: Mapping[str, Any], environment: Mapping[str, str]) -> "RenderConfig":
+        """The config of the settings `given`, the environment's where they say nothing."""
+        settings = declared(cls)
+        values = {
+            name: value
+            for name, declaration in settings.items()
+            if (value := from_environment(name, declaration, environment)) is not None
+        }
+        # An empty key is no key: the environment's then stands.
+        chosen = {name: value for name, value in given.items() if name != "api_key" or any(value)}
+        if unknown := given.keys() - settings.keys():
+            raise ConfigError(f"unknown setting `{min(unknown)}`")
+        return cls(**{**values, **chosen})
+
+    def native_settings(self, template_names: Collection[str] = ()) -> dict[str, Any]:
+        """The `settings` of a native render spec; `template_names` are the tokenizer's own."""
+        settings = {
+            name: getattr(self, name)
+            for name, declaration in declared(type(self)).items()
+            if declaration.native
+        }
+        return settings | {"chat_template": read_template(self.chat_template, template_names)}
+
+
+def read_template(value: str | None, template_names: Collection[str] = ()) -> str | None:
+    """The source that `--chat-template` means, or the name if it is one of the tokenizer's own."""
+    if value is None or value in template_names:
+        return value
+    if any(mark in value for mark in "{}\n"):
+        return value
+    try:
+        return pathlib.Path(value).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        names = ", ".join(sorted(template_names)) or "none"
+        raise ConfigError(
+            f"chat-template: cannot read the file `{value}` ({str(why).lower()}); "
+            f"it is no literal template either, and the tokenizer's named ones are: {names}"
+        ) from error

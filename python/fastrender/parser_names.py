@@ -1,0 +1,72 @@
+"""Names of the output formats that `--tool-call-parser` and `--reasoning-parser` accept."""
+
+TOOL_PARSERS = (
+    *("hermes", "qwen3_json", "qwen3_coder", "qwen3_xml", "llama3_json", "llama4_json"),
+    *(
+        "mistral",
+        "deepseek_v3",
+        "deepseek_v31",
+        "deepseek_v32",
+        "deepseek_v4",
+        "deepseek_v41",
+    ),
+    *(
+        "glm45",
+        "glm47",
+        "kimi_k2",
+        "openai",
+        "minimax_m2",
+        "gemma4",
+        "granite",
+        "granite4",
+    ),
+    *(
+        "pythonic",
+        "llama4_pythonic",
+        "olmo3",
+        "lfm2",
+        "seed_oss",
+        "step3p5",
+        "step5",
+        "mimo",
+    ),
+    *(
+        "ling3",
+        "longcat",
+        "hunyuan_a13b",
+        "phi4_mini_json",
+        "jamba",
+        "internlm",
+        "xlam",
+    ),
+    *("ernie45",),
+)
+REASONING_PARSERS = (
+    *(
+        "qwen3",
+        "deepseek_r1",
+        "deepseek_v3",
+        "deepseek_v4",
+        "glm45",
+        "kimi_k2",
+        "openai_gptoss",
+    ),
+    *(
+        "minimax_m2",
+        "minimax_m2_append_think",
+        "gemma4",
+        "mistral",
+        "nemotron_v3",
+        "granite",
+    ),
+    *(
+        "step3",
+        "step3p5",
+        "mimo",
+        "seed_oss",
+        "olmo3",
+        "ernie45",
+        "hunyuan_a13b",
+        "holo2",
+    ),
+)

@@ -1,0 +1,1 @@
+"""The HTTP server: routes, limits, keys, metrics and processes around a `Renderer`."""

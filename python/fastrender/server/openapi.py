@@ -1,0 +1,185 @@
+"""The OpenAPI description of the routes that a server has."""
+
+from typing import Any
+
+from fastrender.config import RenderConfig
+from fastrender.version import own_version
+
+_STRING = {"type": "string"}
+_INTEGER = {"type": "integer"}
+_BOOLEAN = {"type": "boolean"}
+_IDS = {"type": "array", "items": {"type": "integer", "minimum": 0}}
+_OBJECT = {"type": "object"}
+_SECURITY = "apiKey"
+
+
+def describe(config: RenderConfig) -> dict[str, Any]:
+    """An OpenAPI 3.1 document of what `config` makes the server answer."""
+    document: dict[str, Any] = {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "fastrender",
+            "version": own_version(),
+            "description": "OpenAI requests in, token ids out, on the wire of vLLM's renderer.",
+        },
+        "paths": _paths(config),
+        "components": {"schemas": _SCHEMAS},
+    }
+    if config.root_path:
+        document["servers"] = [{"url": config.root_path}, {"url": "/"}]
+    if config.api_key:
+        scheme = {"type": "http", "scheme": "bearer"}
+        document["components"]["securitySchemes"] = {_SECURITY: scheme}
+        document["security"] = [{_SECURITY: []}]
+    return document
+
+
+def _paths(config: RenderConfig) -> dict[str, Any]:
+    generate = _reference("GenerateRequest")
+    paths = {
+        "/v1/chat/completions/render": _render(
+            "Render a chat request.", "ChatCompletionRequest", generate
+        ),
+        "/v1/completions/render": _render(
+            "Render a completion request, one answer a prompt.",
+            "CompletionRequest",
+            {"type": "array", "items": generate},
+        ),
+        "/tokenize": _render("Token ids of a text or of messages.", "TokenizeRequest", _TOKENIZED),
+        "/detokenize": _render("The text of token ids.", "DetokenizeRequest", _DETOKENIZED),
+        "/v1/models": _get("The names that requests may use.", _MODELS),
+        "/health": _probe("get", "200 while the process lives."),
+        "/ping": {
+            **_probe("get", "200 while the server takes requests."),
+            **_probe("post", "200 while the server takes requests."),
+        },
+        "/version": _get("Versions of the wire and of the package.", _VERSION),
+        "/load": _get("Requests in the engine: a renderer has none.", _OBJECT),
+        "/kv_event_sources": _get("Sources of cache events: a renderer has none.", _OBJECT),
+        "/invocations": {
+            "post": {
+                "summary": "SageMaker's route, of whose kinds of request a renderer takes none.",
+                "responses": {"400": _failure("Always.")},
+            }
+        },
+        "/metrics": {
+            "get": {
+                "summary": "Metrics for Prometheus.",
+                "responses": {
+                    "200": {"description": "Metrics.", "content": {"text/plain": {}}},
+                },
+            }
+        },
+    }
+    if config.enable_tokenizer_info_endpoint:
+        paths["/tokenizer_info"] = _get("How the tokenizer is set up.", _OBJECT)
+    if config.enable_fastapi_docs:
+        paths["/openapi.json"] = _get("This document.", _OBJECT)
+    return paths
+
+
+def _render(summary: str, request: str, answer: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "post": {
+            "summary": summary,
+            "requestBody": {"required": True, "content": _json(_reference(request))},
+            "responses": {
+                "200": {"description": "The answer.", "content": _json(answer)},
+                "400": _failure("The request is wrong."),
+                "404": _failure("The model is not served here."),
+                "408": _failure("The body did not arrive in time."),
+                "413": _failure("The body is too large."),
+                "503": _failure("Too much waits already, or the server shuts down."),
+            },
+        }
+    }
+
+
+def _get(summary: str, answer: dict[str, Any]) -> dict[str, Any]:
+    responses = {"200": {"description": "The answer.", "content": _json(answer)}}
+    return {"get": {"summary": summary, "responses": responses}}
+
+
+def _probe(method: str, summary: str) -> dict[str, Any]:
+    responses = {"200": {"description": "Yes."}, "503": _failure("The server shuts down.")}
+    return {method: {"summary": summary, "security": [], "responses": responses}}
+
+
+def _failure(description: str) -> dict[str, Any]:
+    return {"description": description, "content": _json(_reference("Error"))}
+
+
+def _json(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"application/json": {"schema": schema}}
+
+
+def _reference(name: str) -> dict[str, Any]:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _nullable(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+def _record(required: list[str], **properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "required": required, "properties": properties}
+
+
+_MESSAGES = {"type": "array", "items": _record(["role"], role=_STRING)}
+_TOKENIZED = _record(
+    ["count", "max_model_len", "tokens", "token_strs"],
+    count=_INTEGER,
+    max_model_len=_INTEGER,
+    tokens=_IDS,
+    token_strs=_nullable({"type": "array", "items": _STRING}),
+)
+_DETOKENIZED = _record(["prompt"], prompt=_STRING)
+_MODELS = _record(["object", "data"], object=_STRING, data={"type": "array", "items": _OBJECT})
+_VERSION = _record(["version", "fastrender"], version=_STRING, fastrender=_STRING)
+_SCHEMAS = {
+    "ChatCompletionRequest": _record(
+        ["messages"],
+        model=_nullable(_STRING),
+        messages=_MESSAGES,
+        tools=_nullable({"type": "array", "items": _OBJECT}),
+        stream=_nullable(_BOOLEAN),
+    ),
+    "CompletionRequest": _record(
+        ["prompt"],
+        model=_nullable(_STRING),
+        prompt={
+            "anyOf": [
+                _STRING,
+                {"type": "array", "items": _STRING},
+                _IDS,
+                {"type": "array", "items": _IDS},
+            ]
+        },
+        stream=_nullable(_BOOLEAN),
+    ),
+    "TokenizeRequest": {
+        "anyOf": [
+            _record(["prompt"], prompt=_STRING, return_token_strs=_nullable(_BOOLEAN)),
+            _record(["messages"], messages=_MESSAGES, return_token_strs=_nullable(_BOOLEAN)),
+        ]
+    },
+    "DetokenizeRequest": _record(["tokens"], model=_nullable(_STRING), tokens=_IDS),
+    "GenerateRequest": _record(
+        ["request_id", "token_ids", "sampling_params"],
+        request_id=_STRING,
+        token_ids=_IDS,
+        sampling_params=_OBJECT,
+        model=_nullable(_STRING),
+        stream=_BOOLEAN,
+    ),
+    "Error": _record(
+        ["error"],
+        error=_record(
+            ["message", "type", "param", "code"],
+            message=_STRING,
+            type=_STRING,
+            param=_nullable(_STRING),
+            code=_INTEGER,
+        ),
+    ),
+}

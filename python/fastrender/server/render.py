@@ -1,0 +1,224 @@
+"""The hot routes: a POST body in, the native renderer's answer out.
+
+Plain ASGI callables, without Starlette's request and response objects, which would cost more than
+rendering a short prompt does. Small bodies are rendered on the event loop, since handing them to a
+thread takes longer than they do; the rest goes to the lane.
+"""
+
+import asyncio
+import dataclasses
+import functools
+import logging
+import time
+
+from starlette.types import Message, Receive, Scope, Send
+
+from fastrender.config import RenderConfig
+from fastrender.errors import RequestError
+from fastrender.server.answers import Answer, internal_error, overloaded, refusal
+from fastrender.server.interface import Renderer
+from fastrender.server.metrics import Metrics
+from fastrender.server.work import ClientGoneError, QueueFullError, WorkLane
+
+RENDER_ROUTES = {
+    "/v1/chat/completions/render": "chat",
+    "/v1/completions/render": "completions",
+    "/tokenize": "tokenize",
+    "/detokenize": "detokenize",
+}
+# About half a millisecond of work, which is what other requests may have to wait.
+_INLINE_BYTES = 32 << 10
+# The general tokenizer is some twenty times slower.
+_INLINE_BYTES_GENERAL = 2 << 10
+_JSON = b"application/json"
+_GENERAL_BACKEND = "tokenizers"
+
+logger = logging.getLogger("fastrender.server")
+
+
+class RefusedError(Exception):
+    """Ends a request with `answer`, counted under `reason`."""
+
+    def __init__(self, answer: Answer, reason: str | None = None) -> None:
+        """Raised from wherever it shows that the request is not to be rendered."""
+        super().__init__(answer.status)
+        self.answer = answer
+        self.reason = reason
+
+
+@dataclasses.dataclass(slots=True)
+class Span:
+    """When a piece of work started and ended."""
+
+    started: float = 0.0
+    ended: float = 0.0
+
+
+class BodyBudget:
+    """Bytes of request bodies that may be held at once."""
+
+    def __init__(self, most: int) -> None:
+        """Start with none held."""
+        self._left = most
+
+    def take(self, size: int) -> None:
+        """Hold `size` bytes more, or refuse the request."""
+        if size > self._left:
+            raise RefusedError(
+                overloaded("too many request bodies are held already"), "memory_full"
+            )
+        self._left -= size
+
+    def give_back(self, size: int) -> None:
+        """Hold `size` bytes less."""
+        self._left += size
+
+
+class RenderRoute:
+    """One hot route."""
+
+    def __init__(
+        self,
+        path: str,
+        renderer: Renderer,
+        config: RenderConfig,
+        *,
+        lane: WorkLane,
+        budget: BodyBudget,
+        metrics: Metrics,
+    ) -> None:
+        """Serve `path` with `renderer`; lane, budget and metrics are shared by all routes."""
+        self._path = path
+        self._route = RENDER_ROUTES[path]
+        self._renderer = renderer
+        self._lane = lane
+        self._budget = budget
+        self._metrics = metrics
+        self._requests = metrics.requests_of(path, "POST")
+        self._most_bytes = config.max_request_bytes
+        self._timeout = config.request_timeout or None
+        general = renderer.native.backend == _GENERAL_BACKEND
+        self._inline_bytes = _INLINE_BYTES_GENERAL if general else _INLINE_BYTES
+        # A template of the client's may take its time, whatever its length.
+        if config.trust_request_chat_template and self._route in ("chat", "tokenize"):
+            self._inline_bytes = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one POST request."""
+        started = time.perf_counter()
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        body = b""
+        try:
+            self._check_headers(headers)
+            message = await receive()
+            if message.get("more_body") or message["type"] != "http.request":
+                body = await self._read_rest(message, receive)
+            else:
+                body = message.get("body", b"")
+                self._check_size(len(body))
+                self._budget.take(len(body))
+            try:
+                answer = await self._answer(body, headers.get(b"x-request-id"), receive)
+            finally:
+                self._budget.give_back(len(body))
+        except RefusedError as refused:
+            answer = refused.answer
+            if refused.reason is not None:
+                self._metrics.refuse(refused.reason)
+        except ClientGoneError as gone:
+            self._metrics.lose(str(gone))
+            return
+        await answer.send(send)
+        seconds = time.perf_counter() - started
+        self._requests.count(answer.status, len(body), len(answer.body), seconds)
+
+    def _check_headers(self, headers: dict[bytes, bytes]) -> None:
+        content_type = headers.get(b"content-type", b"")
+        if content_type != _JSON and content_type.partition(b";")[0].strip().lower() != _JSON:
+            raise RefusedError(
+                refusal(400, "Bad Request", "the content type must be application/json")
+            )
+        encoding = headers.get(b"content-encoding")
+        if encoding is not None and encoding.strip().lower() != b"identity":
+            name = encoding[:40].decode("latin-1")
+            text = f"bodies with the content encoding `{name}` are not read; send plain JSON"
+            raise RefusedError(refusal(400, "Bad Request", text))
+        length = headers.get(b"content-length")
+        # What the header says is no proof, but reason enough to refuse at once.
+        if length is not None and length.isdigit():
+            self._check_size(int(length[:20]))
+
+    def _check_size(self, size: int) -> None:
+        if size > self._most_bytes:
+            text = f"the body is larger than the {self._most_bytes} bytes that this server reads"
+            raise RefusedError(refusal(413, "RequestTooLargeError", text), "too_large")
+
+    async def _read_rest(self, message: Message, receive: Receive) -> bytes:
+        """A body that comes in pieces, the first of them `message`; its budget is taken."""
+        pieces: list[bytes] = []
+        size = 0
+        try:
+            async with asyncio.timeout(self._timeout):
+                while True:
+                    if message["type"] != "http.request":
+                        raise ClientGoneError("reading")
+                    piece = message.get("body", b"")
+                    self._check_size(size + len(piece))
+                    self._budget.take(len(piece))
+                    size += len(piece)
+                    pieces.append(piece)
+                    if not message.get("more_body"):
+                        return b"".join(pieces)
+                    message = await receive()
+        except BaseException as error:
+            self._budget.give_back(size)
+            if isinstance(error, TimeoutError):
+                text = f"the body did not arrive within {self._timeout:g} seconds"
+                close = [(b"connection", b"close")]
+                answer = refusal(408, "RequestTimeoutError", text, headers=close)
+                raise RefusedError(answer, "too_slow") from error
+            raise
+
+    async def _answer(self, body: bytes, request_id: bytes | None, receive: Receive) -> Answer:
+        name = None if request_id is None else request_id.decode("latin-1")
+        try:
+            if len(body) > self._inline_bytes:
+                return Answer(200, await self._render_in_lane(body, name, receive))
+            span = Span()
+            try:
+                return Answer(200, self._begin(body, name, span))
+            finally:
+                self._metrics.render(self._route, span.ended - span.started)
+        except RequestError as error:
+            return Answer(error.status, error.body)
+        except QueueFullError:
+            raise RefusedError(overloaded("too many requests wait already"), "queue_full") from None
+        except asyncio.CancelledError:
+            # Only the end of the server cancels; what is said now still reaches the client.
+            text = "the server was shut down before the answer was ready"
+            raise RefusedError(overloaded(text), "draining") from None
+        except (ClientGoneError, KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException:
+            # BaseException, since that is what a panic of the native half arrives as.
+            logger.exception("a request to %s failed", self._path)
+            return internal_error()
+
+    async def _render_in_lane(self, body: bytes, request_id: str | None, receive: Receive) -> bytes:
+        queued = time.perf_counter()
+        span = Span()
+        try:
+            render = functools.partial(self._begin, body, request_id, span)
+            return await self._lane.run(receive, render)
+        finally:
+            # Counted here and not on the thread: cells have one writer.
+            if span.ended:
+                self._metrics.wait(span.started - queued)
+                self._metrics.render(self._route, span.ended - span.started)
+
+    def _begin(self, body: bytes, request_id: str | None, span: Span) -> bytes:
+        span.started = time.perf_counter()
+        try:
+            return self._renderer.render(self._route, body, request_id)
+        finally:
+            span.ended = time.perf_counter()

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Hold the installed fastrender against the recorded answers in ../shared (or FASTRENDER_SHARED); skip where there are none.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+bin=$PWD/.venv/bin
+shared=${FASTRENDER_SHARED:-$PWD/../shared}
+if [ ! -d "$shared/conformance" ]; then
+  echo "conformance: skipped, there is no $shared/conformance"
+  exit 0
+fi
+"$bin/python" "$shared/conformance/run_templates.py"
+"$bin/python" "$shared/conformance/run.py" "$shared"/conformance/suites/*-plain.json "$shared/conformance/suites/qwen3vl-tokenize.json" \
+  --serve "$bin/fastrender serve {model} --served-model-name m --port {port} {serve_args}" --port "${CONFORMANCE_PORT:-8190}"

@@ -1,0 +1,141 @@
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+
+import pytest
+
+from fastrender import Renderer, RequestError
+
+CHAT = {"messages": [{"role": "user", "content": "Good morning!"}]}
+
+
+@pytest.fixture(scope="module")
+def renderer() -> Renderer:
+    return Renderer()
+
+
+def test_a_dict_gives_a_mapping_and_bytes_give_bytes(renderer: Renderer) -> None:
+    answer = renderer.render_chat(CHAT, request_id="r")
+    assert isinstance(answer, Mapping)
+    assert answer["request_id"] == "chatcmpl-r"
+    assert list(answer)[:2] == ["request_id", "token_ids"]
+    assert renderer.render_chat(json.dumps(CHAT).encode(), request_id="r") == answer.body
+
+
+def test_the_same_request_gives_the_same_bytes(renderer: Renderer) -> None:
+    body = json.dumps({**CHAT, "request_id": "same"}).encode()
+    assert renderer.render_chat(body) == renderer.render_chat(body)
+
+
+def test_prompts_of_a_completion_request_are_answered_in_order(renderer: Renderer) -> None:
+    first, second = renderer.render_completion({"prompt": [[7], [5, 6]], "request_id": "r"})
+    assert (first["request_id"], first["token_ids"]) == ("cmpl-r-0", [7])
+    assert (second["request_id"], second["token_ids"]) == ("cmpl-r-1", [5, 6])
+
+
+def test_tokenize_and_detokenize_are_inverse(renderer: Renderer) -> None:
+    text = "naïve 日本語 🦜 <|im_start|>user\n"
+    tokens = renderer.tokenize({"prompt": text})["tokens"]
+    assert renderer.detokenize({"tokens": tokens}) == {"prompt": text}
+
+
+def test_a_request_that_cannot_be_served_raises_with_the_ready_answer(renderer: Renderer) -> None:
+    with pytest.raises(RequestError) as raised:
+        renderer.render_chat({**CHAT, "model": "other"})
+    error = raised.value
+    assert (error.status, error.type, error.param) == (404, "NotFoundError", "model")
+    envelope = json.loads(error.body)["error"]
+    assert list(envelope) == ["message", "type", "param", "code"]
+    assert envelope["message"] == error.message == str(error)
+    assert "other" in error.message
+
+
+@pytest.mark.parametrize("part", [
+    {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
+    {"image_url": "https://example.com/a.png"},
+    {"type": "image_url", "image_url": {"url": "x"}, "uuid": "u"},
+])  # fmt: skip
+def test_media_are_refused_with_a_clear_answer(renderer: Renderer, part: dict[str, object]) -> None:
+    content = [{"type": "text", "text": "What is this?"}, part]
+    with pytest.raises(RequestError, match="image") as raised:
+        renderer.render_chat({"messages": [{"role": "user", "content": content}]})
+    assert (raised.value.status, raised.value.param) == (400, "image")
+
+
+def test_audio_is_refused_as_a_modality_that_the_model_lacks(renderer: Renderer) -> None:
+    content = [{"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}]
+    with pytest.raises(RequestError) as raised:
+        renderer.render_chat({"messages": [{"role": "user", "content": content}]})
+    assert (raised.value.status, raised.value.param) == (400, "audio")
+
+
+def test_a_lone_surrogate_in_text_is_refused_and_elsewhere_ignored(renderer: Renderer) -> None:
+    broken = json.dumps({"messages": [{"role": "user", "content": "\ud83d"}]}).encode()
+    with pytest.raises(RequestError) as raised:
+        renderer.render_chat(broken)
+    assert raised.value.status == 400
+    renderer.render_chat(json.dumps({**CHAT, "foo": "\ud83d"}).encode())
+
+
+def test_threads_get_the_answers_that_one_thread_gets(renderer: Renderer) -> None:
+    bodies = [
+        json.dumps({
+            "prompt": f"{i} " + "word " * 40 * i, "request_id": str(i),
+            **({"truncate_prompt_tokens": 5} if i % 3 == 0 else {}),
+        }).encode()
+        for i in range(24)
+    ]  # fmt: skip
+    want = [renderer.render_completion(body) for body in bodies]
+    got: list[list[bytes]] = [[] for _ in range(8)]
+
+    def work(slot: int) -> None:
+        got[slot].extend(renderer.render_completion(body) for body in bodies)
+
+    threads = [threading.Thread(target=work, args=(slot,)) for slot in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert got == [want] * 8
+
+
+def test_the_interpreter_runs_on_while_rust_works(renderer: Renderer) -> None:
+    body = json.dumps({"prompt": "some words to be read " * 100_000}).encode()
+    turns = 0
+    done = threading.Event()
+
+    def render() -> None:
+        try:
+            renderer.render("tokenize", body)
+        finally:
+            done.set()
+
+    thread = threading.Thread(target=render)
+    thread.start()
+    while not done.is_set():
+        turns += 1
+        done.wait(0.0005)
+    thread.join()
+    assert turns > 2
+
+
+IMPORTS_OF_A_RENDERER = """
+import sys
+import fastrender
+fastrender.Renderer().render_chat({"messages": [{"role": "user", "content": "x"}]})
+heavy = "torch transformers tokenizers starlette uvicorn httpx huggingface_hub numpy PIL"
+print([name for name in heavy.split() if name in sys.modules])
+"""
+
+
+def test_importing_the_library_imports_neither_torch_nor_a_server() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTS_OF_A_RENDERER],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout.strip() == "[]"
