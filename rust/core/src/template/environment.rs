@@ -102,7 +102,7 @@ fn base() -> Environment<'static> {
             }
         }
     });
-    environment.set_unknown_method_callback(|state, value, name, args| methods::call(state, value, name, args));
+    environment.set_unknown_method_callback(methods::call);
     for function in functions::FUNCTIONS {
         environment.add_global(function.name, Value::from_object::<Native>(function));
     }

@@ -44,10 +44,11 @@ impl AddedTokens {
                     continue;
                 }
                 let known = added.by_content.get(&token.content).copied();
-                let id = known.map(|at| added.tokens[at].id).or_else(|| model_id(&token.content)).unwrap_or_else(|| {
-                    next += 1;
-                    next - 1
-                });
+                let id =
+                    known.map(|at| added.tokens[at].id).or_else(|| model_id(&token.content)).unwrap_or_else(|| {
+                        next += 1;
+                        next - 1
+                    });
                 if is_written && id != token.id {
                     return Err(format!("added token `{}` does not get its id", token.content));
                 }
@@ -214,13 +215,9 @@ mod tests {
     #[test]
     fn the_longest_token_wins_and_takes_the_space_that_it_strips() {
         let added = added(&[token("<a>", "l"), token("<a>>", "r"), token("w", "w")]);
-        assert_eq!(pieces(&added, "x  <a>y<a>>  w ww"), [
-            (None, "x"),
-            (Some(100), "  <a>"),
-            (None, "y"),
-            (Some(101), "<a>>  "),
-            (Some(102), "w"),
-            (None, " ww"),
-        ]);
+        assert_eq!(
+            pieces(&added, "x  <a>y<a>>  w ww"),
+            [(None, "x"), (Some(100), "  <a>"), (None, "y"), (Some(101), "<a>>  "), (Some(102), "w"), (None, " ww"),]
+        );
     }
 }

@@ -371,13 +371,10 @@ mod tests {
         let mut bytes: Vec<u8> = (0..0x200).filter_map(char::from_u32).filter_map(alphabet_byte).collect();
         bytes.sort_unstable();
         assert_eq!(bytes, (0..=255).collect::<Vec<u8>>());
-        assert_eq!(["Ġ", "Ċ", "Ń", "ł", "ġ"].map(|name| alphabet_byte(name.chars().next().unwrap())), [
-            Some(0x20),
-            Some(0x0A),
-            Some(0xAD),
-            Some(0xA0),
-            Some(0x7F)
-        ]);
+        assert_eq!(
+            ["Ġ", "Ċ", "Ń", "ł", "ġ"].map(|name| alphabet_byte(name.chars().next().unwrap())),
+            [Some(0x20), Some(0x0A), Some(0xAD), Some(0xA0), Some(0x7F)]
+        );
     }
 
     #[test]

@@ -41,7 +41,8 @@ impl Decoder {
         let mut by_id: Vec<(u32, String)> = added
             .iter()
             .map(|token| {
-                let spelling = if token.normalized { normalizer.normalize(&token.content) } else { (&token.content).into() };
+                let spelling =
+                    if token.normalized { normalizer.normalize(&token.content) } else { (&token.content).into() };
                 if spelling != token.content {
                     respelled.push((token.id, spelling.clone().into_owned()));
                 }

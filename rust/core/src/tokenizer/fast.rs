@@ -16,10 +16,16 @@ use crate::spec::{PrependScheme, TokenizerSpec};
 
 /// How a text that holds no added token becomes ids.
 enum Model {
-    ByteLevel { splitter: Splitter, bpe: ByteLevelBpe },
+    ByteLevel {
+        splitter: Splitter,
+        bpe: ByteLevelBpe,
+    },
     /// The vocabularies that come from SentencePiece. `marks` says that the pre-tokenizer, not the normalizer, marks the
     /// spaces.
-    Characters { bpe: CharacterBpe, marks: Option<PrependScheme> },
+    Characters {
+        bpe: CharacterBpe,
+        marks: Option<PrependScheme>,
+    },
 }
 
 pub(super) struct Fast {
@@ -180,10 +186,13 @@ impl Fast {
     /// Append the ids of a text between added tokens, which begins at byte `start` of the input.
     fn segment(&self, text: &str, start: usize, scratch: &mut Scratch, ids: &mut Vec<u32>) {
         // Whether a segment begins the input matters for one way to mark spaces only.
-        let begins_input = start == 0 && matches!(self.model, Model::Characters { marks: Some(PrependScheme::First), .. });
+        let begins_input =
+            start == 0 && matches!(self.model, Model::Characters { marks: Some(PrependScheme::First), .. });
         match &self.cache {
             Some(cache) if text.len() >= MIN_SEGMENT => {
-                cache.get_or_encode(text, begins_input, ids, |ids| self.encode_segment(text, begins_input, scratch, ids));
+                cache.get_or_encode(text, begins_input, ids, |ids| {
+                    self.encode_segment(text, begins_input, scratch, ids)
+                });
             }
             _ => self.encode_segment(text, begins_input, scratch, ids),
         }
@@ -294,4 +303,3 @@ fn marks(config: &Value, normalizer: &Normalizer) -> Result<Option<PrependScheme
         _ => Err("the pre-tokenizer is not a known one".to_owned()),
     }
 }
-

@@ -70,7 +70,12 @@ pub struct Tokenizer {
 
 enum Implementation {
     /// The library is built when it is first needed, from the file that is kept for it.
-    Fast { fast: Box<Fast>, library: OnceLock<Result<General>>, source: Box<[u8]>, spec: TokenizerSpec },
+    Fast {
+        fast: Box<Fast>,
+        library: OnceLock<Result<General>>,
+        source: Box<[u8]>,
+        spec: TokenizerSpec,
+    },
     General(Box<General>),
 }
 

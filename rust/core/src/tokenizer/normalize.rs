@@ -19,7 +19,9 @@ pub(super) enum Normalizer {
     Identity,
     Nfc(NfcTable),
     /// Spaces become marks; `prepend` puts a mark in front.
-    Spaces { prepend: bool },
+    Spaces {
+        prepend: bool,
+    },
 }
 
 impl Normalizer {
@@ -105,10 +107,11 @@ impl NfcTable {
         };
         text[at..].chars().all(|c| {
             let code = u32::from(c);
-            code < FIRST_MARK || (code < TABLE_END && {
-                let bit = (code - FIRST_MARK) as usize;
-                self.inert[bit / 64] >> (bit % 64) & 1 == 1
-            })
+            code < FIRST_MARK
+                || (code < TABLE_END && {
+                    let bit = (code - FIRST_MARK) as usize;
+                    self.inert[bit / 64] >> (bit % 64) & 1 == 1
+                })
         })
     }
 }

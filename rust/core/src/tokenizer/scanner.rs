@@ -58,8 +58,7 @@ impl Scanner {
         let mut kinds = Kinds::default();
         trees.iter().try_for_each(|tree| kinds.collect(tree))?;
         let members = kinds.partition()?;
-        let trees: Vec<Hir> =
-            trees.iter().map(|tree| kinds.rewrite(tree, &members.sets)).collect::<Option<_>>()?;
+        let trees: Vec<Hir> = trees.iter().map(|tree| kinds.rewrite(tree, &members.sets)).collect::<Option<_>>()?;
         let dfa = compile(&trees)?;
         let shift = members.count.next_power_of_two().trailing_zeros();
         let (table, accept) = tabulate(&dfa, members.count, shift)?;
@@ -321,9 +320,10 @@ mod tests {
     #[test]
     fn splits_words_numbers_and_spaces() {
         let scanner = Scanner::new(r" ?\p{L}+| ?\p{N}{1,3}| ?[^\s\p{L}\p{N}]+|\s*[\r\n]+|\s+(?!\S)|\s+").unwrap();
-        assert_eq!(split(&scanner, "Ab  é1234 \n\n  x!\u{3000} "), [
-            "Ab", " ", " é", "123", "4", " \n\n", " ", " x", "!", "\u{3000} "
-        ]);
+        assert_eq!(
+            split(&scanner, "Ab  é1234 \n\n  x!\u{3000} "),
+            ["Ab", " ", " é", "123", "4", " \n\n", " ", " x", "!", "\u{3000} "]
+        );
     }
 
     #[test]
