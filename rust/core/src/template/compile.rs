@@ -495,13 +495,23 @@ impl<'i, 'c, 'a> Rewriter<'i, 'c, 'a> {
                 self.leave(place, end);
                 self.push(place, instruction);
             }
-            Instruction::PushWith | Instruction::BeginCapture(_) => {
-                let frame = matches!(instruction, Instruction::PushWith);
-                self.open.push(if frame { Open::Frame } else { Open::Capture });
+            Instruction::PushWith => {
+                self.open.push(Open::Frame);
                 self.push(place, instruction);
             }
-            Instruction::PopFrame | Instruction::EndCapture => {
+            Instruction::PopFrame => {
                 self.open.pop();
+                self.push(place, instruction);
+            }
+            // What is captured is a scope of its own.
+            Instruction::BeginCapture(_) => {
+                self.open.push(Open::Capture);
+                self.push(place, instruction);
+                self.push(place, Instruction::PushWith);
+            }
+            Instruction::EndCapture => {
+                self.open.pop();
+                self.push(place, Instruction::PopFrame);
                 self.push(place, instruction);
             }
             Instruction::BuildMacro(name, offset, flags) => {
@@ -527,11 +537,10 @@ impl<'i, 'c, 'a> Rewriter<'i, 'c, 'a> {
             return;
         }
         for inner in (around + 1..self.open.len()).rev() {
+            self.push(place, Instruction::PopFrame);
             if self.open[inner] == Open::Capture {
                 self.push(place, Instruction::EndCapture);
                 self.push(place, Instruction::DiscardTop);
-            } else {
-                self.push(place, Instruction::PopFrame);
             }
         }
     }

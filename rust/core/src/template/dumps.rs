@@ -7,7 +7,7 @@ use minijinja::Value;
 
 use super::value::{Outcome, Py, fail, py, type_name};
 use super::{budget, operators};
-use crate::json::python_float;
+use crate::json::{Json, Map, python_float};
 
 /// How `json.dumps` was called.
 pub(super) struct Style<'a> {
@@ -17,6 +17,8 @@ pub(super) struct Style<'a> {
     pub(super) item_separator: Cow<'a, str>,
     pub(super) key_separator: Cow<'a, str>,
     pub(super) sort_keys: bool,
+    /// Whether all of it is as in [`Style::PLAIN`].
+    pub(super) is_plain: bool,
 }
 
 impl Style<'_> {
@@ -27,6 +29,7 @@ impl Style<'_> {
         item_separator: Cow::Borrowed(", "),
         key_separator: Cow::Borrowed(": "),
         sort_keys: false,
+        is_plain: true,
     };
 }
 
@@ -53,6 +56,7 @@ pub(super) fn append(out: &mut String, value: &Value, style: &Style<'_>, level: 
             }
             close(out, style, level, ']');
         }
+        Py::Dict(dict) if style.is_plain && dict.json().is_some() => out.push_str(dict.json().unwrap_or_default()),
         Py::Dict(dict) => {
             if dict.len() == 0 {
                 out.push_str("{}");
@@ -127,10 +131,61 @@ fn float(number: f64) -> String {
     }
 }
 
+/// Append an object as `tojson` without arguments would, straight from JSON. Gives its depth, or `None` for what such
+/// text cannot carry: strings that are not text.
+pub(super) fn append_map(out: &mut String, map: &Map<'_>) -> Option<u32> {
+    out.push('{');
+    let mut depth = 0;
+    for (place, (key, value)) in map.iter().enumerate() {
+        if place > 0 {
+            out.push_str(", ");
+        }
+        append_str(out, key, false);
+        out.push_str(": ");
+        depth = depth.max(append_json(out, value)?);
+    }
+    out.push('}');
+    Some(depth + 1)
+}
+
+fn append_json(out: &mut String, json: &Json<'_>) -> Option<u32> {
+    match json {
+        Json::Null => out.push_str("null"),
+        Json::Bool(true) => out.push_str("true"),
+        Json::Bool(false) => out.push_str("false"),
+        Json::Int(number) => out.push_str(itoa::Buffer::new().format(*number)),
+        Json::BigInt(number) => out.push_str(number),
+        Json::Float(number) => out.push_str(&float(*number)),
+        Json::Str(text) => append_str(out, text, false),
+        Json::BrokenStr(_) => return None,
+        Json::Array(items) => {
+            out.push('[');
+            let mut depth = 0;
+            for (place, item) in items.iter().enumerate() {
+                if place > 0 {
+                    out.push_str(", ");
+                }
+                depth = depth.max(append_json(out, item)?);
+            }
+            out.push(']');
+            return Some(depth + 1);
+        }
+        Json::Object(map) => return append_map(out, map),
+    }
+    Some(0)
+}
+
 /// Append a string in quotes.
 pub(super) fn append_str(out: &mut String, text: &str, ensure_ascii: bool) {
     out.reserve(text.len() + 2);
     out.push('"');
+    #[expect(clippy::needless_bitwise_bool, reason = "without branches the compiler vectorises it")]
+    let escapes = |found: bool, &byte: &u8| found | (byte < 0x20) | (byte == b'"') | (byte == b'\\');
+    if !ensure_ascii && !text.as_bytes().iter().fold(false, escapes) {
+        out.push_str(text);
+        out.push('"');
+        return;
+    }
     let mut start = 0;
     for (place, byte) in text.bytes().enumerate() {
         let escape = match byte {

@@ -105,6 +105,7 @@ pub struct ChatTemplate {
     limits: Limits,
     mentions_developer: bool,
     mentions_content: bool,
+    mentions_tojson: bool,
 }
 
 impl fmt::Debug for ChatTemplate {
@@ -128,6 +129,7 @@ impl ChatTemplate {
             limits,
             mentions_developer: source.contains("\"developer\"") || source.contains("'developer'"),
             mentions_content: source.contains("content"),
+            mentions_tojson: source.contains("tojson"),
         })
     }
 
@@ -193,7 +195,11 @@ impl ChatTemplate {
         let messages = value::list(messages).map_err(|error| template_error(&error))?;
         variables.push(("messages".into(), messages));
         variables.push(("add_generation_prompt".into(), Value::from(input.add_generation_prompt)));
-        variables.push(("tools".into(), optional(input.tools)));
+        let tools = match input.tools.and_then(Json::as_array) {
+            Some(tools) if self.mentions_tojson => value::printed_from_json(tools),
+            _ => optional(input.tools),
+        };
+        variables.push(("tools".into(), tools));
         variables.push(("documents".into(), optional(input.documents)));
         for (name, given) in input.kwargs.iter().filter(|(name, _)| !OWN_VARIABLES.contains(name)) {
             variables.push((name.to_owned().into(), value::from_json(given)));

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use minijinja::value::{DynObject, Enumerator, Object, ObjectRepr, ValueKind};
 use minijinja::{Error, ErrorKind, State, Value};
 
-use super::{budget, methods, operators, text};
+use super::{budget, dumps, methods, operators, text};
 use crate::json::{Json, Map};
 
 pub(super) type Outcome<T = Value> = Result<T, Error>;
@@ -206,7 +206,10 @@ pub(super) fn pair(first: Value, second: Value) -> Value {
 /// A dict: pairs in insertion order.
 #[derive(Debug)]
 pub(super) struct Dict {
-    entries: Vec<(Value, Value)>,
+    entries: OnceLock<Vec<(Value, Value)>>,
+    /// What `tojson` writes of it, where that is known. Then the entries are made from it when they are asked for: most
+    /// templates only print a tool.
+    json: Option<Box<str>>,
     depth: u32,
     index: OnceLock<HashMap<Arc<str>, usize>>,
 }
@@ -215,7 +218,19 @@ impl Dict {
     /// A dict of keys that are known to differ.
     pub(super) fn from_unique(entries: Vec<(Value, Value)>) -> Self {
         let depth = depth_of(entries.iter().map(|(_, value)| value));
-        Self { entries, depth, index: OnceLock::new() }
+        Self { entries: OnceLock::from(entries), json: None, depth, index: OnceLock::new() }
+    }
+
+    /// A dict that is printed rather than looked into; `None` if it holds what has no text.
+    fn from_printed(map: &Map<'_>) -> Option<Self> {
+        let mut json = String::with_capacity(512);
+        let depth = dumps::append_map(&mut json, map)?;
+        Some(Self { entries: OnceLock::new(), json: Some(json.into_boxed_str()), depth, index: OnceLock::new() })
+    }
+
+    /// What `tojson` without arguments writes, if it is known.
+    pub(super) fn json(&self) -> Option<&str> {
+        self.json.as_deref()
     }
 
     /// A dict of any pairs: a later value replaces an earlier one in its place.
@@ -243,28 +258,32 @@ impl Dict {
     }
 
     pub(super) fn entries(&self) -> &[(Value, Value)] {
-        &self.entries
+        self.entries.get_or_init(|| match self.json.as_deref().map(Json::parse) {
+            Some(Ok(Json::Object(map))) => pairs_from_json(&map),
+            _ => Vec::new(),
+        })
     }
 
     pub(super) fn len(&self) -> usize {
-        self.entries.len()
+        self.entries().len()
     }
 
     pub(super) fn get_str(&self, key: &str) -> Option<&Value> {
-        if self.entries.len() <= LINEAR_KEYS {
-            return self.entries.iter().find(|(k, _)| k.as_str() == Some(key)).map(|(_, value)| value);
+        let entries = self.entries();
+        if entries.len() <= LINEAR_KEYS {
+            return entries.iter().find(|(k, _)| k.as_str() == Some(key)).map(|(_, value)| value);
         }
         let index = self.index.get_or_init(|| {
-            let places = self.entries.iter().enumerate();
+            let places = entries.iter().enumerate();
             places.filter_map(|(place, (key, _))| Some((key.to_str()?, place))).collect()
         });
-        index.get(key).map(|&place| &self.entries[place].1)
+        index.get(key).map(|&place| &entries[place].1)
     }
 
     pub(super) fn get(&self, key: &Value) -> Option<&Value> {
         match key.as_str() {
             Some(text) => self.get_str(text),
-            None => self.entries.iter().find(|(k, _)| operators::equal(k, key)).map(|(_, value)| value),
+            None => self.entries().iter().find(|(k, _)| operators::equal(k, key)).map(|(_, value)| value),
         }
     }
 }
@@ -289,11 +308,11 @@ impl Object for Dict {
     }
 
     fn enumerate(self: &Arc<Self>) -> Enumerator {
-        Enumerator::Values(self.entries.iter().map(|(key, _)| key.clone()).collect())
+        Enumerator::Values(self.entries().iter().map(|(key, _)| key.clone()).collect())
     }
 
     fn enumerator_len(self: &Arc<Self>) -> Option<usize> {
-        Some(self.entries.len())
+        Some(self.len())
     }
 
     fn render(self: &Arc<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -655,7 +674,22 @@ pub(super) fn list_from_json(items: &[Json<'_>]) -> Value {
 }
 
 pub(super) fn dict_from_json(map: &Map<'_>) -> Dict {
-    Dict::from_unique(map.iter().map(|(key, value)| (Value::from(key), from_json(value))).collect())
+    Dict::from_unique(pairs_from_json(map))
+}
+
+fn pairs_from_json(map: &Map<'_>) -> Vec<(Value, Value)> {
+    map.iter().map(|(key, value)| (Value::from(key), from_json(value))).collect()
+}
+
+/// A list of objects that will be printed rather than looked into.
+pub(super) fn printed_from_json(items: &[Json<'_>]) -> Value {
+    let printed = |item: &Json<'_>| match item {
+        Json::Object(map) => Dict::from_printed(map).map_or_else(|| from_json(item), Value::from_object),
+        _ => from_json(item),
+    };
+    let items: Vec<Value> = items.iter().map(printed).collect();
+    let depth = depth_of(&items);
+    Value::from_object(Sequence { kind: SequenceKind::List, items, depth })
 }
 
 /// An integer of any size, from decimal text.

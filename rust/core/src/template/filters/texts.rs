@@ -267,7 +267,8 @@ pub(super) fn tojson(state: &mut State<'_, '_>, value: &Value, args: &Args<'_>) 
             _ => (Cow::Borrowed(item_separator), Cow::Borrowed(": ")),
         };
         let ensure_ascii = truth(ensure_ascii);
-        let style = Style { ensure_ascii, indent, item_separator, key_separator, sort_keys: truth(sort_keys) };
+        let sort_keys = truth(sort_keys);
+        let style = Style { ensure_ascii, indent, item_separator, key_separator, sort_keys, is_plain: false };
         dumps::append(&mut out, value, &style, 0)?;
     }
     charge(state, out.len())?;
