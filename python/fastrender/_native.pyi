@@ -87,6 +87,19 @@ class ChatTemplate:
         tools: Sequence[Mapping[str, Any]] | None = None,
         documents: Sequence[Mapping[str, Any]] | None = None,
         now: datetime.datetime | None = None,
+        add_generation_prompt: bool = False,
+        continue_final_message: bool = False,
         **kwargs: Any,
     ) -> str:
-        """The text of a conversation; `TemplateError` where transformers raises."""
+        """The text of a conversation; `TemplateError` where transformers raises.
+
+        Further keywords become variables. `now` is what `strftime_now` tells.
+        """
+
+    @property
+    def content_format(self) -> str:
+        """How the template wants message content: `openai` (a list of parts) or `string`."""
+
+    @property
+    def undeclared_variables(self) -> list[str]:
+        """The variables that the template takes from outside, in alphabetical order."""

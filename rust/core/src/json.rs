@@ -317,13 +317,19 @@ pub fn python_float(value: f64) -> String {
     if value.is_infinite() {
         return if value > 0.0 { "inf" } else { "-inf" }.to_owned();
     }
-    // `{:e}` gives the shortest round-trip digits as `d.ddde±x`; Python switches to exponents outside 1e-4..1e16.
-    let scientific = format!("{value:e}");
+    // `{:e}` gives the shortest round-trip digits as `d.ddde±x`. Of two that are as near Python takes the even one, which
+    // rounding to that many digits does too.
+    let shortest = format!("{value:e}");
+    let digits = shortest.bytes().take_while(|byte| *byte != b'e').filter(u8::is_ascii_digit).count();
+    let even = format!("{value:.*e}", digits.saturating_sub(1));
+    let scientific = if even.parse() == Ok(value) { even } else { shortest };
     let (mantissa, exponent) = scientific.split_once('e').expect("`{:e}` always writes an exponent");
     let exponent: i32 = exponent.parse().expect("the exponent is an integer");
+    // Python switches to exponents outside 1e-4..1e16.
     if (-4..16).contains(&exponent) {
-        let plain = format!("{value}");
-        return if plain.contains('.') { plain } else { format!("{plain}.0") };
+        let decimals = digits.saturating_sub(1);
+        let decimals = usize::try_from(i64::try_from(decimals).unwrap_or(0) - i64::from(exponent)).unwrap_or(0);
+        return format!("{value:.*}", decimals.max(1));
     }
     let sign = if exponent < 0 { '-' } else { '+' };
     format!("{mantissa}e{sign}{:02}", exponent.unsigned_abs())
@@ -701,6 +707,10 @@ mod tests {
             (-0.0, "-0.0"),
             (1.5e300, "1.5e+300"),
             (0.1, "0.1"),
+            (562_949_953_421_312.25, "562949953421312.2"),
+            (9_007_199_254_740_993.0, "9007199254740992.0"),
+            (5e-324, "5e-324"),
+            (f64::MAX, "1.7976931348623157e+308"),
         ] {
             assert_eq!(python_float(value), want);
         }

@@ -384,6 +384,10 @@ fn slice_bound(value: &Value) -> Outcome<Option<i128>> {
     if value.is_none() {
         return Ok(None);
     }
+    if let Py::BigInt(number) = py(value) {
+        // Beyond every length there is.
+        return Ok(Some(if number.0.starts_with('-') { i128::MIN / 4 } else { i128::MAX / 4 }));
+    }
     integer(value).map(Some).ok_or_else(|| {
         if value.is_undefined() { undefined_error("used as an index") } else { fail("a slice takes integers") }
     })

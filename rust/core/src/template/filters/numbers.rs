@@ -2,9 +2,10 @@
 
 use minijinja::{State, Value};
 
+use crate::template::methods::is_space;
 use crate::template::operators::{self, Number, number};
 use crate::template::percent::{parse_float, parse_int};
-use crate::template::value::{Args, Outcome, Py, fail, py, type_name, undefined_error};
+use crate::template::value::{self, Args, Outcome, Py, fail, py, type_name, undefined_error};
 
 pub(super) fn abs(_: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
     let [] = args.bind("abs", [])?;
@@ -18,9 +19,9 @@ pub(super) fn abs(_: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outc
     }
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "Python truncates too; larger floats are refused")]
-fn truncate(number: f64) -> Option<i128> {
-    (number.is_finite() && number.abs() < 1.7e38).then_some(number as i128)
+/// The whole part of a float, whatever its size.
+fn truncate(number: f64) -> Option<Value> {
+    number.is_finite().then(|| value::big_int(&format!("{:.0}", number.trunc())))
 }
 
 pub(super) fn int(_: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
@@ -31,14 +32,32 @@ pub(super) fn int(_: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outc
     let whole = match py(value) {
         Py::Undefined => return Err(undefined_error("made an integer")),
         Py::BigInt(_) => return Ok(value.clone()),
-        Py::Str(text) => parse_int(text, base).or_else(|| truncate(parse_float(text)?)),
+        Py::Str(text) => parse_int(text, base)
+            .map(Value::from)
+            .or_else(|| (base == 10).then(|| parse_long(text)).flatten())
+            .or_else(|| truncate(parse_float(text)?)),
         _ => match number(value) {
-            Some(Number::Int(number)) => Some(number),
+            Some(Number::Int(number)) => Some(Value::from(number)),
+            Some(Number::Float(number)) if number.is_infinite() => {
+                return Err(fail("an infinite number has no integer"));
+            }
             Some(Number::Float(number)) => truncate(number),
             None => None,
         },
     };
-    Ok(whole.map_or(default, Value::from))
+    Ok(whole.unwrap_or(default))
+}
+
+/// An integer of more digits than 128 bits have.
+fn parse_long(text: &str) -> Option<Value> {
+    let text = text.trim_matches(is_space);
+    let (sign, digits) = match text.strip_prefix(['-', '+']) {
+        Some(digits) => (if text.starts_with('-') { "-" } else { "" }, digits),
+        None => ("", text),
+    };
+    let digits = digits.trim_start_matches('0');
+    let plain = digits.len() > 30 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    plain.then(|| value::big_int(&format!("{sign}{digits}")))
 }
 
 pub(super) fn float(_: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
