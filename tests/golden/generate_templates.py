@@ -10,14 +10,16 @@ import datetime
 import json
 import platform
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jinja2
 import jinja2.ext
 from jinja2 import nodes
-from jinja2.parser import Parser
-from jinja2.runtime import Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+if TYPE_CHECKING:
+    from jinja2.parser import Parser
+    from jinja2.runtime import Macro
 
 HERE = Path(__file__).parent
 NOW = datetime.datetime(2026, 11, 30, 12, 34, 56, 789)
@@ -29,7 +31,12 @@ MESSAGES: list[dict[str, Any]] = [
     {
         "role": "assistant",
         "content": "<think>\nhm\n</think>\n\nThere.",
-        "tool_calls": [{"id": "c1", "function": {"name": "find", "arguments": {"z": 1, "a": [1.5, None, True]}}}],
+        "tool_calls": [
+            {
+                "id": "c1",
+                "function": {"name": "find", "arguments": {"z": 1, "a": [1.5, None, True]}},
+            }
+        ],
     },
     {"role": "tool", "content": "12", "tool_call_id": "c1"},
 ]
@@ -39,7 +46,10 @@ TOOLS: list[dict[str, Any]] = [
         "function": {
             "name": "find",
             "description": "Find a<b & c>'d' → é/路",
-            "parameters": {"type": "object", "properties": {"zulu": {"type": "string"}, "alpha": {"type": "integer"}}},
+            "parameters": {
+                "type": "object",
+                "properties": {"zulu": {"type": "string"}, "alpha": {"type": "integer"}},
+            },
         },
     }
 ]
@@ -103,7 +113,9 @@ def render(made: ImmutableSandboxedEnvironment, source: str) -> dict[str, str]:
 def main() -> None:
     """Write the goldens."""
     made = environment()
-    sources = (HERE / "templates.txt").read_text(encoding="utf-8").removesuffix("\n").split("\n---\n")
+    sources = (
+        (HERE / "templates.txt").read_text(encoding="utf-8").removesuffix("\n").split("\n---\n")
+    )
     golden = {
         "generator": "tests/golden/generate_templates.py",
         "jinja2": jinja2.__version__,
