@@ -1,8 +1,9 @@
 //! Chat templates: compile once, render a conversation to text, as transformers does with Jinja2.
 //!
 //! The engine is minijinja. What it has of its own (operators, methods, printing, filters) is replaced by Python's:
-//! [`compile`] says how. Nothing here reads files or the network; the clock is read only for `strftime_now`.
+//! [`compile`] and [`rewrite`] say how. Nothing here reads files or the network; the clock is read only for `strftime_now`.
 
+mod arguments;
 mod budget;
 mod calls;
 mod compile;
@@ -12,12 +13,16 @@ mod dumps;
 mod environment;
 mod filters;
 mod functions;
+mod layout;
 mod methods;
+mod objects;
 mod operators;
 mod percent;
 mod predicates;
 mod printable;
+mod rewrite;
 mod source;
+mod str_format;
 mod strftime;
 mod text;
 mod value;

@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use super::percent::parse_int;
+use super::layout::parse_int;
 use crate::error::{Error, Result};
 
 /// The longest template. Real ones have up to 60 kB.

@@ -2,9 +2,9 @@
 
 use minijinja::{State, Value};
 
+use crate::template::layout::{parse_float, parse_int};
 use crate::template::methods::is_space;
 use crate::template::operators::{self, Number, number};
-use crate::template::percent::{parse_float, parse_int};
 use crate::template::value::{self, Args, Outcome, Py, fail, py, type_name, undefined_error};
 
 pub(super) fn abs(_: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {

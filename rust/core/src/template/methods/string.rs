@@ -3,10 +3,10 @@
 use minijinja::{State, Value};
 
 use super::{affixes, unknown, window};
-use crate::template::budget::charge;
+use crate::template::budget::{charge, check_size};
 use crate::template::operators;
-use crate::template::percent;
-use crate::template::value::{Args, Outcome, count_chars, fail, list, tuple, type_name};
+use crate::template::str_format::str_format;
+use crate::template::value::{Args, Outcome, count_chars, fail, iterate, list, tuple, type_name};
 
 /// Whether `str.isspace` holds for a character.
 pub(in crate::template) fn is_space(character: char) -> bool {
@@ -33,14 +33,14 @@ pub(super) fn call(state: &State<'_, '_>, object: &Value, text: &str, name: &str
         "capitalize" => no_args(name, args, || Value::from(capitalize(text)))?,
         "swapcase" => no_args(name, args, || Value::from(swap_case(text)))?,
         "format" => {
-            let out = percent::str_format(text, args)?;
+            let out = str_format(text, args)?;
             charge(state, out.len())?;
             Value::from(out)
         }
         "join" => {
             let [items] = args.bind("join", ["iterable"])?;
             let items = items.ok_or_else(|| fail("`join` wants an iterable"))?;
-            let out = percent::join_strict(text, items)?;
+            let out = join(text, items)?;
             charge(state, out.len())?;
             Value::from(out)
         }
@@ -360,4 +360,18 @@ fn justify(state: &State<'_, '_>, text: &str, name: &str, args: &Args<'_>) -> Ou
         _ => missing / 2 + (missing & usize::try_from(width).unwrap_or(0) & 1),
     };
     Ok(Value::from(format!("{}{text}{}", fill.repeat(before), fill.repeat(missing - before))))
+}
+
+/// Joins the texts of an iterable, as `separator.join(…)` does: only strings are taken.
+fn join(separator: &str, values: &Value) -> Outcome<String> {
+    let mut out = String::new();
+    for (place, item) in iterate(values)?.iter().enumerate() {
+        if place > 0 {
+            out.push_str(separator);
+        }
+        let item = item.as_str().ok_or_else(|| fail(format!("`join` takes text, not `{}`", type_name(item))))?;
+        out.push_str(item);
+        check_size(out.len())?;
+    }
+    Ok(out)
 }
