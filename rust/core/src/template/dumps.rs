@@ -56,7 +56,9 @@ pub(super) fn append(out: &mut String, value: &Value, style: &Style<'_>, level: 
             }
             close(out, style, level, ']');
         }
-        Py::Dict(dict) if style.is_plain && dict.json().is_some() => out.push_str(dict.json().unwrap_or_default()),
+        Py::Dict(dict) if style.is_plain && dict.json().is_some() => {
+            out.push_str(dict.json().and_then(Value::as_str).unwrap_or_default());
+        }
         Py::Dict(dict) => {
             if dict.len() == 0 {
                 out.push_str("{}");

@@ -126,7 +126,7 @@ pub(super) struct Dict {
     entries: OnceLock<Vec<(Value, Value)>>,
     /// What `tojson` writes of it, where that is known. Then the entries are made from it when they are asked for: most
     /// templates only print a tool.
-    json: Option<Box<str>>,
+    json: Option<Value>,
     depth: u32,
     index: OnceLock<HashMap<Arc<str>, usize>>,
 }
@@ -139,15 +139,16 @@ impl Dict {
     }
 
     /// A dict that is printed rather than looked into; `None` if it holds what has no text.
-    pub(super) fn from_printed(map: &Map<'_>) -> Option<Self> {
-        let mut json = String::with_capacity(512);
-        let depth = dumps::append_map(&mut json, map)?;
-        Some(Self { entries: OnceLock::new(), json: Some(json.into_boxed_str()), depth, index: OnceLock::new() })
+    pub(super) fn from_printed(map: &Map<'_>, scratch: &mut String) -> Option<Self> {
+        scratch.clear();
+        let depth = dumps::append_map(scratch, map)?;
+        let json = Some(Value::from(scratch.as_str()));
+        Some(Self { entries: OnceLock::new(), json, depth, index: OnceLock::new() })
     }
 
     /// What `tojson` without arguments writes, if it is known.
-    pub(super) fn json(&self) -> Option<&str> {
-        self.json.as_deref()
+    pub(super) fn json(&self) -> Option<&Value> {
+        self.json.as_ref()
     }
 
     /// A dict of any pairs: a later value replaces an earlier one in its place.
@@ -175,7 +176,7 @@ impl Dict {
     }
 
     pub(super) fn entries(&self) -> &[(Value, Value)] {
-        self.entries.get_or_init(|| match self.json.as_deref().map(Json::parse) {
+        self.entries.get_or_init(|| match self.json.as_ref().and_then(Value::as_str).map(Json::parse) {
             Some(Ok(Json::Object(map))) => pairs_from_json(&map),
             _ => Vec::new(),
         })

@@ -185,11 +185,12 @@ pub(super) fn pairs_from_json(map: &Map<'_>) -> Vec<(Value, Value)> {
 
 /// A list of objects that will be printed rather than looked into.
 pub(super) fn printed_from_json(items: &[Json<'_>]) -> Value {
-    let printed = |item: &Json<'_>| match item {
-        Json::Object(map) => Dict::from_printed(map).map_or_else(|| from_json(item), Value::from_object),
+    let mut scratch = String::with_capacity(1024);
+    let mut printed = |item: &Json<'_>| match item {
+        Json::Object(map) => Dict::from_printed(map, &mut scratch).map_or_else(|| from_json(item), Value::from_object),
         _ => from_json(item),
     };
-    list_of(items.iter().map(printed).collect())
+    list_of(items.iter().map(&mut printed).collect())
 }
 
 /// An integer of any size, from decimal text.

@@ -243,6 +243,12 @@ pub(super) fn urlencode(state: &mut State<'_, '_>, value: &Value, args: &Args<'_
 pub(super) fn tojson(state: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
     let mut out = String::new();
     if args.positional.is_empty() && args.named.is_empty() {
+        if let Py::Dict(dict) = py(value)
+            && let Some(json) = dict.json()
+        {
+            charge(state, json.as_str().map_or(0, str::len))?;
+            return Ok(json.clone());
+        }
         dumps::append(&mut out, value, &Style::PLAIN, 0)?;
     } else {
         let names = ["ensure_ascii", "indent", "separators", "sort_keys"];
