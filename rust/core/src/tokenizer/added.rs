@@ -44,10 +44,11 @@ impl AddedTokens {
                     continue;
                 }
                 let known = added.by_content.get(&token.content).copied();
-                let id = known.map(|at| added.tokens[at].id).or_else(|| model_id(&token.content)).unwrap_or_else(|| {
-                    next += 1;
-                    next - 1
-                });
+                let id =
+                    known.map(|at| added.tokens[at].id).or_else(|| model_id(&token.content)).unwrap_or_else(|| {
+                        next += 1;
+                        next - 1
+                    });
                 if is_written && id != token.id {
                     return Err(format!("added token `{}` does not get its id", token.content));
                 }
@@ -60,10 +61,10 @@ impl AddedTokens {
                 }
             }
         }
-        let (normalized, raw): (Vec<_>, Vec<_>) = added.tokens.iter().partition(|token| token.normalized);
-        added.raw = Matcher::new(raw.iter().map(|token| (token.content.clone(), *token)).collect())?;
+        let (folded, literal): (Vec<_>, Vec<_>) = added.tokens.iter().partition(|token| token.normalized);
+        added.raw = Matcher::new(&literal.iter().map(|token| (token.content.clone(), *token)).collect::<Vec<_>>())?;
         let pattern = |token: &&AddedTokenSpec| normalizer.normalize(&token.content).into_owned();
-        added.normalized = Matcher::new(normalized.iter().map(|token| (pattern(token), *token)).collect())?;
+        added.normalized = Matcher::new(&folded.iter().map(|token| (pattern(token), *token)).collect::<Vec<_>>())?;
         Ok(added)
     }
 
@@ -99,7 +100,6 @@ fn split(matcher: Option<&Matcher>, text: &str) -> Vec<Part> {
 }
 
 #[derive(Clone, Copy)]
-#[expect(clippy::struct_excessive_bools, reason = "the flags of an added token")]
 struct Rule {
     id: u32,
     single_word: bool,
@@ -114,7 +114,7 @@ struct Matcher {
 }
 
 impl Matcher {
-    fn new(tokens: Vec<(String, &AddedTokenSpec)>) -> Result<Option<Self>, String> {
+    fn new(tokens: &[(String, &AddedTokenSpec)]) -> Result<Option<Self>, String> {
         let mut seen = HashSet::new();
         if tokens.iter().any(|(pattern, _)| pattern.is_empty() || !seen.insert(pattern)) {
             return Err("two added tokens are the same once normalized".to_owned());
@@ -214,13 +214,9 @@ mod tests {
     #[test]
     fn the_longest_token_wins_and_takes_the_space_that_it_strips() {
         let added = added(&[token("<a>", "l"), token("<a>>", "r"), token("w", "w")]);
-        assert_eq!(pieces(&added, "x  <a>y<a>>  w ww"), [
-            (None, "x"),
-            (Some(100), "  <a>"),
-            (None, "y"),
-            (Some(101), "<a>>  "),
-            (Some(102), "w"),
-            (None, " ww"),
-        ]);
+        assert_eq!(
+            pieces(&added, "x  <a>y<a>>  w ww"),
+            [(None, "x"), (Some(100), "  <a>"), (None, "y"), (Some(101), "<a>>  "), (Some(102), "w"), (None, " ww"),]
+        );
     }
 }

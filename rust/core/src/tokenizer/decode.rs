@@ -41,7 +41,8 @@ impl Decoder {
         let mut by_id: Vec<(u32, String)> = added
             .iter()
             .map(|token| {
-                let spelling = if token.normalized { normalizer.normalize(&token.content) } else { (&token.content).into() };
+                let spelling =
+                    if token.normalized { normalizer.normalize(&token.content) } else { (&token.content).into() };
                 if spelling != token.content {
                     respelled.push((token.id, spelling.clone().into_owned()));
                 }
@@ -141,7 +142,7 @@ fn flush(run: &mut Vec<u8>, text: &mut Vec<u8>) {
     if std::str::from_utf8(run).is_ok() {
         text.extend_from_slice(run);
     } else {
-        run.iter().for_each(|_| text.extend_from_slice("\u{FFFD}".as_bytes()));
+        text.extend_from_slice("\u{FFFD}".repeat(run.len()).as_bytes());
     }
     run.clear();
 }

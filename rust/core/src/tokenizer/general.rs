@@ -84,10 +84,7 @@ impl General {
         let offset = |&(start, end): &(usize, usize)| {
             (u32::try_from(start).unwrap_or(u32::MAX), u32::try_from(end).unwrap_or(u32::MAX))
         };
-        Ok(Encoding {
-            ids: encoding.get_ids().to_vec(),
-            offsets: encoding.get_offsets().iter().map(offset).collect(),
-        })
+        Ok(Encoding { ids: encoding.get_ids().to_vec(), offsets: encoding.get_offsets().iter().map(offset).collect() })
     }
 
     fn process(
@@ -98,7 +95,8 @@ impl General {
     ) -> Result<tokenizers::Encoding> {
         let run = || {
             let mut encoding = encode().map_err(internal)?;
-            let added = self.post_processor.as_ref().filter(|_| add_special_tokens).map_or(0, |post| post.added_tokens(false));
+            let added =
+                self.post_processor.as_ref().filter(|_| add_special_tokens).map_or(0, |post| post.added_tokens(false));
             let kept = kept(encoding.len(), added, truncation);
             if kept.len() < encoding.len() {
                 let direction = if kept.start > 0 || (kept.is_empty() && is_left(truncation)) {

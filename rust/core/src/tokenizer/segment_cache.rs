@@ -66,8 +66,7 @@ struct Shard {
 impl Shard {
     /// Make the young generation the old one if `bytes` more would not fit; what drops out is freed by the caller.
     fn make_room(&mut self, bytes: usize, limit: usize) -> Option<Generation> {
-        (self.young.bytes + bytes > limit)
-            .then(|| std::mem::replace(&mut self.old, std::mem::take(&mut self.young)))
+        (self.young.bytes + bytes > limit).then(|| std::mem::replace(&mut self.old, std::mem::take(&mut self.young)))
     }
 }
 
