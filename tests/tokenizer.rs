@@ -130,10 +130,10 @@ fn real_tokenizers_equal_the_library() {
         eprintln!("skipped: there is no ../shared/assets");
         return;
     };
-    let mut folders: Vec<_> = std::fs::read_dir(assets).unwrap().map(|entry| entry.unwrap().path()).collect();
-    folders.sort();
-    for folder in folders {
-        let Ok(file) = std::fs::read(folder.join("tokenizer.json")) else { continue };
+    // One of each kind: loading all 26 takes minutes.
+    for name in ["glm-4.5", "gpt-oss", "granite-3.3", "llama2", "llama3.1", "phi-3", "qwen3", "t5-small"] {
+        let folder = assets.join(name);
+        let file = std::fs::read(folder.join("tokenizer.json")).unwrap();
         let ours = Tokenizer::new(&file, &spec()).unwrap();
         let oracle = Tokenizer::general(&file, &spec()).unwrap();
         ours.finish_loading();
@@ -142,7 +142,7 @@ fn real_tokenizers_equal_the_library() {
         let strategy = (hostile_text(), any::<bool>(), truncation());
         let run = runner.run(&strategy, |(text, add, truncation)| {
             // Bounded in time, not in cases: the library is slow, and slower still on a busy machine.
-            if started.elapsed() < Duration::from_secs(3) {
+            if started.elapsed() < Duration::from_secs(1) {
                 hold(&ours, &oracle, &text, add, truncation);
             }
             Ok(())

@@ -29,7 +29,12 @@ MESSAGES: list[dict[str, Any]] = [
     {
         "role": "assistant",
         "content": "<think>\nhm\n</think>\n\nThere.",
-        "tool_calls": [{"id": "c1", "function": {"name": "find", "arguments": {"z": 1, "a": [1.5, None, True]}}}],
+        "tool_calls": [
+            {
+                "id": "c1",
+                "function": {"name": "find", "arguments": {"z": 1, "a": [1.5, None, True]}},
+            }
+        ],
     },
     {"role": "tool", "content": "12", "tool_call_id": "c1"},
 ]
@@ -39,7 +44,10 @@ TOOLS: list[dict[str, Any]] = [
         "function": {
             "name": "find",
             "description": "Find a<b & c>'d' → é/路",
-            "parameters": {"type": "object", "properties": {"zulu": {"type": "string"}, "alpha": {"type": "integer"}}},
+            "parameters": {
+                "type": "object",
+                "properties": {"zulu": {"type": "string"}, "alpha": {"type": "integer"}},
+            },
         },
     }
 ]
@@ -103,7 +111,9 @@ def render(made: ImmutableSandboxedEnvironment, source: str) -> dict[str, str]:
 def main() -> None:
     """Write the goldens."""
     made = environment()
-    sources = (HERE / "templates.txt").read_text(encoding="utf-8").removesuffix("\n").split("\n---\n")
+    sources = (
+        (HERE / "templates.txt").read_text(encoding="utf-8").removesuffix("\n").split("\n---\n")
+    )
     golden = {
         "generator": "tests/golden/generate_templates.py",
         "jinja2": jinja2.__version__,
