@@ -95,7 +95,9 @@ fn threads_with_different_truncation_do_not_disturb_each_other() {
 #[test]
 fn a_repeated_conversation_costs_its_new_tail() {
     let tokenizer = Tokenizer::new(EMBEDDED, &spec()).unwrap();
-    let turn = |i: usize| format!("<|im_start|>user\n{}<|im_end|>\n", format!("turn {i} says something of its own ").repeat(20));
+    let turn = |i: usize| {
+        format!("<|im_start|>user\n{}<|im_end|>\n", format!("turn {i} says something of its own ").repeat(20))
+    };
     let mut conversation = String::new();
     for i in 0..20 {
         conversation.push_str(&turn(i));
@@ -112,7 +114,8 @@ fn a_repeated_conversation_costs_its_new_tail() {
 
 #[test]
 fn broken_files_are_refused_with_a_sentence() {
-    for broken in [&b"{"[..], b"", b"{}", b"[]", br#"{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": ["a b"]}}"#] {
+    for broken in [&b"{"[..], b"", b"{}", b"[]", br#"{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": ["a b"]}}"#]
+    {
         let Err(error) = Tokenizer::new(broken, &spec()) else { panic!("{broken:?} was accepted") };
         assert!(!error.to_string().is_empty());
     }

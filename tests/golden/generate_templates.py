@@ -10,14 +10,16 @@ import datetime
 import json
 import platform
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jinja2
 import jinja2.ext
 from jinja2 import nodes
-from jinja2.parser import Parser
-from jinja2.runtime import Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+if TYPE_CHECKING:
+    from jinja2.parser import Parser
+    from jinja2.runtime import Macro
 
 HERE = Path(__file__).parent
 NOW = datetime.datetime(2026, 11, 30, 12, 34, 56, 789)
