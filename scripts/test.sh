@@ -5,5 +5,5 @@ cd "$(dirname "$0")/.."
 [ -x .venv/bin/python ] || python3 -m venv .venv
 .venv/bin/python -m pip install -q --upgrade pip
 .venv/bin/python -m pip install -q -e '.[dev]'
-cargo test --workspace
+cargo test -p fastrender-core
 .venv/bin/python -m pytest "$@"
