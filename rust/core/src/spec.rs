@@ -80,7 +80,7 @@ pub struct TokenizerSpec {
     pub bos_token: Option<String>,
     pub eos_token: Option<String>,
     /// Set where `AutoTokenizer` ends up with `LlamaTokenizer`, which keeps vocabulary, merges and post-processor of
-    /// tokenizer.json but brings its own handling of spaces: `first` unless tokenizer_config.json has `legacy: true`
+    /// tokenizer.json but brings its own handling of spaces: `first` unless `tokenizer_config.json` has `legacy: true`
     /// (`always`) or `add_prefix_space: false` (`never`).
     pub llama_prepend: Option<PrependScheme>,
     /// Bytes that the segment cache may hold; 0 turns it off.

@@ -61,10 +61,10 @@ impl AddedTokens {
                 }
             }
         }
-        let (normalized, raw): (Vec<_>, Vec<_>) = added.tokens.iter().partition(|token| token.normalized);
-        added.raw = Matcher::new(raw.iter().map(|token| (token.content.clone(), *token)).collect())?;
+        let (folded, literal): (Vec<_>, Vec<_>) = added.tokens.iter().partition(|token| token.normalized);
+        added.raw = Matcher::new(&literal.iter().map(|token| (token.content.clone(), *token)).collect::<Vec<_>>())?;
         let pattern = |token: &&AddedTokenSpec| normalizer.normalize(&token.content).into_owned();
-        added.normalized = Matcher::new(normalized.iter().map(|token| (pattern(token), *token)).collect())?;
+        added.normalized = Matcher::new(&folded.iter().map(|token| (pattern(token), *token)).collect::<Vec<_>>())?;
         Ok(added)
     }
 
@@ -100,7 +100,6 @@ fn split(matcher: Option<&Matcher>, text: &str) -> Vec<Part> {
 }
 
 #[derive(Clone, Copy)]
-#[expect(clippy::struct_excessive_bools, reason = "the flags of an added token")]
 struct Rule {
     id: u32,
     single_word: bool,
@@ -115,7 +114,7 @@ struct Matcher {
 }
 
 impl Matcher {
-    fn new(tokens: Vec<(String, &AddedTokenSpec)>) -> Result<Option<Self>, String> {
+    fn new(tokens: &[(String, &AddedTokenSpec)]) -> Result<Option<Self>, String> {
         let mut seen = HashSet::new();
         if tokens.iter().any(|(pattern, _)| pattern.is_empty() || !seen.insert(pattern)) {
             return Err("two added tokens are the same once normalized".to_owned());

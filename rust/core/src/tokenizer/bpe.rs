@@ -2,11 +2,12 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::hash::{BuildHasherDefault, Hasher};
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
 use super::vocabulary::{Index, Pieces, Vocabulary};
-use super::word_cache::{Key, MAX_WORD, WordCache};
+use super::word_cache::{Key, MAX_WORD, WordCache, fold, high, low};
 
 /// Up to this many symbols, looking through all of them for the next merge is faster than a heap.
 const SCAN_LIMIT: usize = 48;
@@ -35,7 +36,34 @@ pub(super) struct Scratch {
 }
 
 pub(super) struct Merges {
-    by_pair: HashMap<(u32, u32), Merge>,
+    by_pair: HashMap<u64, Merge, BuildHasherDefault<PairHasher>>,
+}
+
+/// A pair of ids is two small numbers: one multiplication spreads them well enough, and this is the innermost loop.
+#[derive(Default)]
+struct PairHasher(u64);
+
+impl Hasher for PairHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(self.0 << 8 | u64::from(byte));
+        }
+    }
+
+    #[inline]
+    fn write_u64(&mut self, pair: u64) {
+        self.0 = fold(pair, 0x9E37_79B9_7F4A_7C15);
+    }
+
+    #[inline]
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+#[inline]
+fn pair(left: u32, right: u32) -> u64 {
+    u64::from(left) << 32 | u64::from(right)
 }
 
 impl Merges {
@@ -44,26 +72,26 @@ impl Merges {
         pairs: impl ExactSizeIterator<Item = (&'a str, &'a str)>,
         vocabulary: &Vocabulary,
     ) -> Option<Self> {
-        let mut by_pair = HashMap::with_capacity(pairs.len());
+        let mut by_pair = HashMap::with_capacity_and_hasher(pairs.len(), BuildHasherDefault::default());
         let mut joined = String::new();
         for (rank, (left, right)) in (0_u32..NO_RANK).zip(pairs) {
             joined.clear();
             joined.push_str(left);
             joined.push_str(right);
             let product = vocabulary.id(&joined)?;
-            by_pair.insert((vocabulary.id(left)?, vocabulary.id(right)?), Merge { rank, product });
+            by_pair.insert(pair(vocabulary.id(left)?, vocabulary.id(right)?), Merge { rank, product });
         }
         Some(Self { by_pair })
     }
 
     /// Ids that a merge makes or takes.
     pub(super) fn ids(&self) -> impl Iterator<Item = (u32, u32, u32)> {
-        self.by_pair.iter().map(|(&(left, right), merge)| (left, right, merge.product))
+        self.by_pair.iter().map(|(&pair, merge)| (high(pair), low(pair), merge.product))
     }
 
     #[inline]
     fn of(&self, left: u32, right: u32) -> Merge {
-        self.by_pair.get(&(left, right)).copied().unwrap_or(Merge { rank: NO_RANK, product: 0 })
+        self.by_pair.get(&pair(left, right)).copied().unwrap_or(Merge { rank: NO_RANK, product: 0 })
     }
 
     /// Append what the symbols in `scratch.ids` become.
@@ -146,8 +174,8 @@ impl Merges {
 /// Byte-level BPE: symbols are bytes.
 pub(super) struct ByteLevelBpe {
     merges: Merges,
-    /// Ids of the single bytes.
-    bytes: [u32; 256],
+    /// Ids of the single bytes, as far as they have one. A byte that has none is left out, as the library does.
+    bytes: [Option<u32>; 256],
     /// Bytes that an id stands for; absent if its piece is not in the byte alphabet.
     pieces: Pieces,
     /// Pieces that, standing alone as a word, are one id.
@@ -172,12 +200,8 @@ impl ByteLevelBpe {
             pieces.insert(id, &raw).ok_or("ids of the vocabulary are too far apart")?;
         }
         pieces.shrink();
-        let mut initial = [0; 256];
-        for (place, id) in initial.iter_mut().zip(bytes) {
-            *place = id.ok_or("a byte has no token of its own")?;
-        }
         let whole = Index::with_capacity(vocabulary.len());
-        let mut bpe = Self { merges, bytes: initial, pieces, whole, cache: WordCache::new() };
+        let mut bpe = Self { merges, bytes, pieces, whole, cache: WordCache::new() };
         let (mut scratch, mut found) = (Scratch::default(), Vec::new());
         for id in 0..u32::try_from(bpe.pieces.limit()).unwrap_or(u32::MAX) {
             let Some(piece) = bpe.pieces.get(id).filter(|piece| piece.len() > 1) else { continue };
@@ -221,7 +245,7 @@ impl ByteLevelBpe {
 
     fn merge(&self, word: &[u8], scratch: &mut Scratch, out: &mut Vec<u32>) {
         scratch.ids.clear();
-        scratch.ids.extend(word.iter().map(|&byte| self.bytes[usize::from(byte)]));
+        scratch.ids.extend(word.iter().filter_map(|&byte| self.bytes[usize::from(byte)]));
         self.merges.apply(scratch, out);
     }
 }
@@ -250,13 +274,15 @@ impl CharacterBpe {
                 characters.insert(c, id);
             }
         }
-        let mut adjacent = AdjacentPairs::new(merges.by_pair.len());
+        let mut pairs = HashSet::new();
         for (left, right, product) in merges.ids() {
             if bytes.contains(&left) || bytes.contains(&right) {
                 return Err("a merge takes the token of a byte".to_owned());
             }
-            adjacent.add_all(vocabulary.piece(product).unwrap_or_default());
+            let piece = vocabulary.piece(product).unwrap_or_default();
+            pairs.extend(piece.chars().zip(piece.chars().skip(1)));
         }
+        let adjacent = AdjacentPairs::new(&pairs);
         Ok(Self { merges, bytes, characters, adjacent, cache: WordCache::new() })
     }
 
@@ -313,15 +339,14 @@ struct AdjacentPairs {
 }
 
 impl AdjacentPairs {
-    fn new(merges: usize) -> Self {
-        Self { bits: vec![0; (merges / 2).next_power_of_two().max(1 << 10)] }
-    }
-
-    fn add_all(&mut self, piece: &str) {
-        for (left, right) in piece.chars().zip(piece.chars().skip(1)) {
-            let (word, bit) = self.place(left, right);
-            self.bits[word] |= bit;
+    fn new(pairs: &HashSet<(char, char)>) -> Self {
+        // 32 bits a pair: one in thirty of the others is mistaken for one.
+        let mut adjacent = Self { bits: vec![0; (pairs.len() / 2).next_power_of_two()] };
+        for &(left, right) in pairs {
+            let (word, bit) = adjacent.place(left, right);
+            adjacent.bits[word] |= bit;
         }
+        adjacent
     }
 
     #[inline]
@@ -380,7 +405,7 @@ mod tests {
     #[test]
     fn a_heap_merges_as_scanning_does() {
         let pieces = ["a", "b", "c", "ab", "bc", "abc", "aa", "aaaa", "cab"];
-        let vocabulary = Vocabulary::new(pieces.iter().copied().zip(0..)).unwrap();
+        let vocabulary = Vocabulary::new(pieces.into_iter().zip(0..9)).unwrap();
         let pairs = [("a", "b"), ("b", "c"), ("ab", "c"), ("a", "a"), ("aa", "aa"), ("c", "ab")];
         let merges = Merges::new(pairs.into_iter(), &vocabulary).unwrap();
         let mut random = 1_u32;

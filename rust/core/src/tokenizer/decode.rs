@@ -142,7 +142,7 @@ fn flush(run: &mut Vec<u8>, text: &mut Vec<u8>) {
     if std::str::from_utf8(run).is_ok() {
         text.extend_from_slice(run);
     } else {
-        run.iter().for_each(|_| text.extend_from_slice("\u{FFFD}".as_bytes()));
+        text.extend_from_slice("\u{FFFD}".repeat(run.len()).as_bytes());
     }
     run.clear();
 }

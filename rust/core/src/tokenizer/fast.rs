@@ -1,5 +1,8 @@
 //! BPE without the library: the same ids, some fifty times faster.
 
+use std::sync::Arc;
+
+use hashbrown::HashMap;
 use serde_json::Value;
 
 use super::added::{AddedTokens, Part};
@@ -10,6 +13,7 @@ use super::normalize::{Normalizer, SPACE_MARK, mark_spaces};
 use super::post::{Frame, kept};
 use super::segment_cache::{MIN_SEGMENT, SegmentCache};
 use super::split::Splitter;
+use super::turbo::{PROBE, Turbo};
 use super::vocabulary::Vocabulary;
 use super::{CacheStats, Encoding, Truncation, class};
 use crate::spec::{PrependScheme, TokenizerSpec};
@@ -18,12 +22,13 @@ use crate::spec::{PrependScheme, TokenizerSpec};
 enum Model {
     ByteLevel {
         splitter: Splitter,
-        bpe: ByteLevelBpe,
+        bpe: Box<ByteLevelBpe>,
+        turbo: Turbo,
     },
-    /// The vocabularies that come from SentencePiece. `marks` says that the pre-tokenizer, not the normalizer, marks the
+    /// The vocabularies that come from `SentencePiece`. `marks` says that the pre-tokenizer, not the normalizer, marks the
     /// spaces.
     Characters {
-        bpe: CharacterBpe,
+        bpe: Box<CharacterBpe>,
         marks: Option<PrependScheme>,
     },
 }
@@ -34,6 +39,8 @@ pub(super) struct Fast {
     normalizer: Normalizer,
     model: Model,
     frame: Frame,
+    /// Bytes that a token matched on normalized text takes, where that can be said of the token alone.
+    normalized_lengths: HashMap<u32, usize>,
     /// `None` if the decoder is left to the library.
     decoder: Option<Decoder>,
     cache: Option<SegmentCache>,
@@ -56,13 +63,20 @@ impl Fast {
         let merges = Merges::new(pairs, &vocabulary).ok_or("a merge names a piece that is not in the vocabulary")?;
         let model = if file.model.byte_fallback {
             let marks = marks(&file.pre_tokenizer, &normalizer)?;
-            Model::Characters { bpe: CharacterBpe::new(&vocabulary, merges)?, marks }
+            Model::Characters { bpe: Box::new(CharacterBpe::new(&vocabulary, merges)?), marks }
         } else {
             if matches!(normalizer, Normalizer::Spaces { .. }) {
                 return Err("byte-level pieces have no marks for spaces".to_owned());
             }
+            if file.model.unk_token.is_some() {
+                return Err("bytes may be unknown".to_owned());
+            }
             let splitter = Splitter::byte_level(&file.pre_tokenizer)?;
-            Model::ByteLevel { splitter, bpe: ByteLevelBpe::new(&vocabulary, merges, file.model.ignore_merges)? }
+            Model::ByteLevel {
+                splitter,
+                bpe: Box::new(ByteLevelBpe::new(&vocabulary, merges, file.model.ignore_merges)?),
+                turbo: Turbo::default(),
+            }
         };
         let id = |piece: &str| vocabulary.id(piece);
         let added = AddedTokens::new(file.added_tokens, &spec.added_tokens, vocabulary.len(), id, &normalizer)?;
@@ -70,8 +84,13 @@ impl Fast {
         let post_processor = class::post_processor(spec, token).map_err(|error| error.to_string())?;
         let frame = Frame::new(&post_processor.unwrap_or(file.post_processor))?;
         let decoder = Decoder::new(&file.decoder, &vocabulary, &added, &normalizer);
+        let normalized_lengths = added
+            .iter()
+            .filter(|token| token.normalized && !token.lstrip && !token.rstrip)
+            .map(|token| (token.id, token.content.len()))
+            .collect();
         let cache = SegmentCache::new(spec.cache_bytes);
-        Ok(Self { vocabulary, added, normalizer, model, frame, decoder, cache })
+        Ok(Self { vocabulary, added, normalizer, model, frame, normalized_lengths, decoder, cache })
     }
 
     pub(super) fn name(&self) -> &'static str {
@@ -79,6 +98,20 @@ impl Fast {
             Model::ByteLevel { .. } => "byte-level BPE",
             Model::Characters { .. } => "BPE with byte fallback",
         }
+    }
+
+    /// Begin to load the faster encoder, for models that it can serve.
+    pub(super) fn start_turbo(&self, tokenizer_json: &Arc<[u8]>) {
+        if let Model::ByteLevel { splitter, bpe, turbo } = &self.model {
+            let mut expected = Vec::new();
+            encode_words(splitter, bpe, PROBE, &mut Scratch::default(), &mut expected);
+            turbo.start(Arc::clone(tokenizer_json), expected);
+        }
+    }
+
+    /// Wait for the faster encoder; whether there is one.
+    pub(super) fn finish_loading(&self) -> bool {
+        matches!(&self.model, Model::ByteLevel { turbo, .. } if turbo.wait())
     }
 
     pub(super) fn encode(&self, text: &str, add_special_tokens: bool, truncation: Option<Truncation>) -> Vec<u32> {
@@ -132,8 +165,8 @@ impl Fast {
                     let first = encoding.ids.len();
                     self.segment(&text[start..end], start, &mut scratch, &mut encoding.ids);
                     for &id in &encoding.ids[first..] {
-                        let length = match self.added_length(id) {
-                            Some(length) => length,
+                        let length = match self.normalized_lengths.get(&id) {
+                            Some(&length) => length,
                             None => bpe.piece(id)?.len(),
                         };
                         encoding.offsets.push(position.advance(position.at + length));
@@ -191,7 +224,7 @@ impl Fast {
         match &self.cache {
             Some(cache) if text.len() >= MIN_SEGMENT => {
                 cache.get_or_encode(text, begins_input, ids, |ids| {
-                    self.encode_segment(text, begins_input, scratch, ids)
+                    self.encode_segment(text, begins_input, scratch, ids);
                 });
             }
             _ => self.encode_segment(text, begins_input, scratch, ids),
@@ -215,9 +248,10 @@ impl Fast {
 
     fn encode_plain(&self, text: &str, begins_input: bool, scratch: &mut Scratch, ids: &mut Vec<u32>) {
         match &self.model {
-            Model::ByteLevel { splitter, bpe } => {
-                let bytes = text.as_bytes();
-                splitter.split(bytes, &mut |start, end| bpe.encode(bytes, start, end, scratch, ids));
+            Model::ByteLevel { splitter, bpe, turbo } => {
+                if !turbo.encode(text, ids) {
+                    encode_words(splitter, bpe, text, scratch, ids);
+                }
             }
             Model::Characters { bpe, marks: None } => bpe.encode(text, scratch, ids),
             Model::Characters { bpe, marks: Some(scheme) } => {
@@ -231,16 +265,11 @@ impl Fast {
             }
         }
     }
+}
 
-    /// Bytes of a token that was matched on normalized text, which is as long as its content where that text is the
-    /// input's own.
-    fn added_length(&self, id: u32) -> Option<usize> {
-        if !self.added.has_normalized() {
-            return None;
-        }
-        let token = self.added.iter().find(|token| token.id == id && token.normalized)?;
-        (!token.lstrip && !token.rstrip).then_some(token.content.len())
-    }
+fn encode_words(splitter: &Splitter, bpe: &ByteLevelBpe, text: &str, scratch: &mut Scratch, ids: &mut Vec<u32>) {
+    let bytes = text.as_bytes();
+    splitter.split(bytes, &mut |start, end| bpe.encode(bytes, start, end, scratch, ids));
 }
 
 /// A place in a text, counted in bytes and in characters.

@@ -33,6 +33,8 @@ pub(super) struct ModelFile<'a> {
     #[serde(default)]
     pub dropout: Option<f32>,
     #[serde(default)]
+    pub unk_token: Option<String>,
+    #[serde(default)]
     pub continuing_subword_prefix: Option<String>,
     #[serde(default)]
     pub end_of_word_suffix: Option<String>,

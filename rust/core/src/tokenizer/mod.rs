@@ -16,10 +16,11 @@ mod post;
 mod scanner;
 mod segment_cache;
 mod split;
+mod turbo;
 mod vocabulary;
 mod word_cache;
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use self::fast::Fast;
 use self::file::TokenizerFile;
@@ -69,14 +70,16 @@ pub struct Tokenizer {
 }
 
 enum Implementation {
-    /// The library is built when it is first needed, from the file that is kept for it.
-    Fast {
-        fast: Box<Fast>,
-        library: OnceLock<Result<General>>,
-        source: Box<[u8]>,
-        spec: TokenizerSpec,
-    },
+    Fast(Box<FastWithLibrary>),
     General(Box<General>),
+}
+
+struct FastWithLibrary {
+    fast: Fast,
+    /// Built when it is first needed, from the file that is kept for it.
+    library: OnceLock<Result<General>>,
+    source: Arc<[u8]>,
+    spec: TokenizerSpec,
 }
 
 impl Tokenizer {
@@ -85,17 +88,21 @@ impl Tokenizer {
     pub fn new(tokenizer_json: &[u8], spec: &TokenizerSpec) -> Result<Self> {
         let file = serde_json::from_slice::<TokenizerFile>(tokenizer_json);
         match file.map_err(|error| error.to_string()).and_then(|file| Fast::new(file, spec)) {
-            Ok(fast) => Ok(Self {
-                backend: format!("fast: {}", fast.name()),
-                max_id: fast.max_id(),
-                longest_chars: fast.longest_chars(),
-                implementation: Implementation::Fast {
-                    fast: Box::new(fast),
-                    library: OnceLock::new(),
-                    source: tokenizer_json.into(),
-                    spec: spec.clone(),
-                },
-            }),
+            Ok(fast) => {
+                let source: Arc<[u8]> = tokenizer_json.into();
+                fast.start_turbo(&source);
+                Ok(Self {
+                    backend: format!("fast: {}", fast.name()),
+                    max_id: fast.max_id(),
+                    longest_chars: fast.longest_chars(),
+                    implementation: Implementation::Fast(Box::new(FastWithLibrary {
+                        fast,
+                        library: OnceLock::new(),
+                        source,
+                        spec: spec.clone(),
+                    })),
+                })
+            }
             Err(reason) => {
                 let mut general = Self::general(tokenizer_json, spec)?;
                 general.backend = format!("tokenizers: {reason}");
@@ -116,6 +123,14 @@ impl Tokenizer {
         })
     }
 
+    /// Wait until all that is loaded in the background is there; whether the fastest encoder is among it.
+    pub fn finish_loading(&self) -> bool {
+        match &self.implementation {
+            Implementation::Fast(own) => own.fast.finish_loading(),
+            Implementation::General(_) => false,
+        }
+    }
+
     /// Which implementation encodes, and why: for logs and `/metrics`.
     pub fn backend(&self) -> &str {
         &self.backend
@@ -125,7 +140,7 @@ impl Tokenizer {
     /// number of these keeps the text whole, as the library does.
     pub fn encode(&self, text: &str, add_special_tokens: bool, truncation: Option<Truncation>) -> Result<Vec<u32>> {
         match &self.implementation {
-            Implementation::Fast { fast, .. } => Ok(fast.encode(text, add_special_tokens, truncation)),
+            Implementation::Fast(own) => Ok(own.fast.encode(text, add_special_tokens, truncation)),
             Implementation::General(general) => general.encode(text, add_special_tokens, truncation),
         }
     }
@@ -137,8 +152,8 @@ impl Tokenizer {
         add_special_tokens: bool,
         truncation: Option<Truncation>,
     ) -> Result<Encoding> {
-        if let Implementation::Fast { fast, .. } = &self.implementation
-            && let Some(encoding) = fast.encode_with_offsets(text, add_special_tokens, truncation)
+        if let Implementation::Fast(own) = &self.implementation
+            && let Some(encoding) = own.fast.encode_with_offsets(text, add_special_tokens, truncation)
         {
             return Ok(encoding);
         }
@@ -147,8 +162,8 @@ impl Tokenizer {
 
     /// Text of ids; ids outside the vocabulary give nothing.
     pub fn decode(&self, ids: &[u32], skip_special_tokens: bool) -> Result<String> {
-        if let Implementation::Fast { fast, .. } = &self.implementation
-            && let Some(text) = fast.decode(ids, skip_special_tokens)
+        if let Implementation::Fast(own) = &self.implementation
+            && let Some(text) = own.fast.decode(ids, skip_special_tokens)
         {
             return Ok(text);
         }
@@ -158,14 +173,14 @@ impl Tokenizer {
     /// The raw vocabulary piece (`Ġworld`), added tokens included.
     pub fn id_to_token(&self, id: u32) -> Option<String> {
         match &self.implementation {
-            Implementation::Fast { fast, .. } => fast.id_to_token(id),
+            Implementation::Fast(own) => own.fast.id_to_token(id),
             Implementation::General(general) => general.id_to_token(id),
         }
     }
 
     pub fn token_to_id(&self, token: &str) -> Option<u32> {
         match &self.implementation {
-            Implementation::Fast { fast, .. } => fast.token_to_id(token),
+            Implementation::Fast(own) => own.fast.token_to_id(token),
             Implementation::General(general) => general.token_to_id(token),
         }
     }
@@ -183,15 +198,15 @@ impl Tokenizer {
     /// All zero where the library encodes: it has no segment cache.
     pub fn cache_stats(&self) -> CacheStats {
         match &self.implementation {
-            Implementation::Fast { fast, .. } => fast.cache_stats(),
+            Implementation::Fast(own) => own.fast.cache_stats(),
             Implementation::General(_) => CacheStats::default(),
         }
     }
 
     fn library(&self) -> Result<&General> {
         match &self.implementation {
-            Implementation::Fast { library, source, spec, .. } => {
-                library.get_or_init(|| General::new(source, spec)).as_ref().map_err(Error::clone)
+            Implementation::Fast(own) => {
+                own.library.get_or_init(|| General::new(&own.source, &own.spec)).as_ref().map_err(Error::clone)
             }
             Implementation::General(general) => Ok(general),
         }

@@ -23,27 +23,57 @@ const MAX_SETS: usize = 64;
 /// Kinds of characters, thus columns of the table, that a pattern may tell apart.
 const MAX_KINDS: usize = 64;
 
+const MAX_STATES: usize = 256;
+
+/// A byte of 1, or of 0x80, in each byte of a word.
+const EACH: u64 = 0x0101_0101_0101_0101;
+const HIGH: u64 = 0x80 * EACH;
+
 const DEAD: u8 = 0;
 const START: u8 = 1;
+/// In place of a kind: a byte that begins a longer character, or no kind at all.
+const NO_KIND: u8 = u8::MAX;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Accept {
-    No,
-    Yes,
-    /// By the last alternative, `\s+`.
+/// What a state says of the text up to it; states are numbered in this order, so that one comparison tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Role {
+    /// The pattern does not match here, but may later.
+    Open,
+    /// The last alternative matches, `\s+`.
     Spaces,
+    /// The pattern matches.
+    Match,
+    /// It matches, and still does after any number of letters.
+    Letters,
 }
 
-/// A compiled pattern.
+/// A compiled pattern. The tables have fixed sizes so that no access needs a check.
 pub(super) struct Scanner {
-    ascii: [u8; 128],
+    /// Kind of each ASCII byte.
+    ascii: [u8; 256],
     /// Block of each 128 code points.
     index: Vec<u16>,
     blocks: Vec<[u8; BLOCK]>,
-    /// `table[state << shift | kind]` is the next state.
-    table: Vec<u8>,
-    shift: u32,
-    accept: Vec<Accept>,
+    /// `table[state * MAX_KINDS + kind]` is the next state.
+    table: Box<[u8; MAX_STATES * MAX_KINDS]>,
+    roles: Roles,
+    letters: Letters,
+}
+
+/// Number of the first state of each role but the first.
+struct Roles {
+    spaces: u8,
+    matches: u8,
+    letters: u8,
+}
+
+/// The letters that are taken many at a time, by states that they lead nowhere else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Letters {
+    /// `A` to `Z` and `a` to `z`.
+    Both,
+    /// `a` to `z`, for patterns that tell upper from lower case.
+    Lower,
 }
 
 impl Scanner {
@@ -60,40 +90,45 @@ impl Scanner {
         let members = kinds.partition()?;
         let trees: Vec<Hir> = trees.iter().map(|tree| kinds.rewrite(tree, &members.sets)).collect::<Option<_>>()?;
         let dfa = compile(&trees)?;
-        let shift = members.count.next_power_of_two().trailing_zeros();
-        let (table, accept) = tabulate(&dfa, members.count, shift)?;
         let (index, blocks) = compress(&members.intervals);
-        let mut ascii = [0; 128];
-        ascii.copy_from_slice(&blocks[usize::from(index[0])]);
-        Some(Self { ascii, index, blocks, table, shift, accept })
+        let mut ascii = [NO_KIND; 256];
+        ascii[..BLOCK].copy_from_slice(&blocks[usize::from(index[0])]);
+        let (table, roles, letters) = tabulate(&dfa, members.count, &ascii)?;
+        Some(Self { ascii, index, blocks, table, roles, letters })
     }
 
     /// End of the match that begins at byte `start`, if the pattern matches there. `text` is UTF-8 and `start` a
     /// character's first byte.
+    #[inline]
     pub(super) fn match_at(&self, text: &[u8], start: usize) -> Option<usize> {
         let mut state = START;
         let mut at = start;
-        let (mut end, mut accept) = (start, Accept::No);
+        let (mut end, mut last) = (start, START);
         while let Some(&byte) = text.get(at) {
-            let (kind, width) = if byte < 0x80 { (self.ascii[usize::from(byte)], 1) } else { self.wide(text, at) };
-            state = self.table[usize::from(state) << self.shift | usize::from(kind)];
+            let (mut kind, mut width) = (self.ascii[usize::from(byte)], 1);
+            if kind == NO_KIND {
+                (kind, width) = self.wide(text, at);
+            }
+            state = self.table[usize::from(state) * MAX_KINDS + usize::from(kind) % MAX_KINDS];
             if state == DEAD {
                 break;
             }
             at += width;
-            match self.accept[usize::from(state)] {
-                Accept::No => {}
-                found => (end, accept) = (at, found),
+            if state >= self.roles.letters {
+                at += letter_run(&text[at..], self.letters);
+            }
+            if state >= self.roles.spaces {
+                (end, last) = (at, state);
             }
         }
-        if accept == Accept::Spaces && end < text.len() {
+        if last < self.roles.matches && end > start && end < text.len() {
             // `\s+(?!\S)`: what follows is not white space, so all but the last character, if that leaves any.
-            let mut last = end - 1;
-            while text[last] & 0xC0 == 0x80 {
-                last -= 1;
+            let mut before = end - 1;
+            while text[before] & 0xC0 == 0x80 {
+                before -= 1;
             }
-            if last > start {
-                end = last;
+            if before > start {
+                end = before;
             }
         }
         (end > start).then_some(end)
@@ -239,47 +274,91 @@ fn compile(trees: &[Hir]) -> Option<dense::DFA<Vec<u32>>> {
 }
 
 /// The automaton as a table of bytes, without the delay by one character with which the engine reports a match.
-fn tabulate(dfa: &dense::DFA<Vec<u32>>, kinds: usize, shift: u32) -> Option<(Vec<u8>, Vec<Accept>)> {
-    let accept = |state: StateID| {
+fn tabulate(
+    dfa: &dense::DFA<Vec<u32>>,
+    kinds: usize,
+    ascii: &[u8; 256],
+) -> Option<(Box<[u8; MAX_STATES * MAX_KINDS]>, Roles, Letters)> {
+    let next = |state: StateID, kind: usize| dfa.next_state(state, u8::try_from(kind).unwrap_or(u8::MAX));
+    let stays_on = |state: StateID, letters: std::ops::RangeInclusive<u8>| {
+        letters.into_iter().all(|letter| next(state, usize::from(ascii[usize::from(letter)])) == state)
+    };
+    let stays = |state: StateID, letters: Letters| {
+        stays_on(state, b'a'..=b'z') && (letters == Letters::Lower || stays_on(state, b'A'..=b'Z'))
+    };
+    let acceptance = |state: StateID| {
         let end = dfa.next_eoi_state(state);
         if !dfa.is_match_state(end) {
-            return Accept::No;
+            Role::Open
+        } else if dfa.match_pattern(end, 0).as_usize() > 0 {
+            Role::Spaces
+        } else {
+            Role::Match
         }
-        if dfa.match_pattern(end, 0).as_usize() == 0 { Accept::Yes } else { Accept::Spaces }
     };
-    let next = |state: StateID, kind: usize| dfa.next_state(state, u8::try_from(kind).unwrap_or(u8::MAX));
     // A state that only reports the match before it goes nowhere and accepts nothing new.
     let live = |state: StateID| {
         !dfa.is_dead_state(state)
-            && (accept(state) != Accept::No || (0..kinds).any(|kind| !dfa.is_dead_state(next(state, kind))))
+            && (acceptance(state) != Role::Open || (0..kinds).any(|kind| !dfa.is_dead_state(next(state, kind))))
     };
     let first = dfa.start_state(&start::Config::new().anchored(Anchored::Yes)).ok()?;
     let mut states = vec![first];
-    let mut numbers: HashMap<StateID, u8> = HashMap::from_iter([(first, START)]);
-    let mut table = vec![DEAD; 2 << shift];
     let mut done = 0;
     while done < states.len() {
         for kind in 0..kinds {
             let target = next(states[done], kind);
-            if !live(target) {
-                continue;
+            if live(target) && !states.contains(&target) {
+                states.push(target);
             }
-            let number = match numbers.get(&target) {
-                Some(&number) => number,
-                None => {
-                    states.push(target);
-                    let number = u8::try_from(states.len()).ok()?;
-                    numbers.insert(target, number);
-                    table.resize(table.len() + (1 << shift), DEAD);
-                    number
-                }
-            };
-            table[(done + 1) << shift | kind] = number;
         }
         done += 1;
     }
-    let accepting = std::iter::once(Accept::No).chain(states.into_iter().map(accept)).collect();
-    Some((table, accepting))
+    if states.len() >= MAX_STATES - 1 || acceptance(first) != Role::Open {
+        return None;
+    }
+    let letters = if states.iter().any(|&state| stays(state, Letters::Both)) { Letters::Both } else { Letters::Lower };
+    let role = |state: StateID| match acceptance(state) {
+        Role::Match if stays(state, letters) => Role::Letters,
+        role => role,
+    };
+    states[1..].sort_by_key(|&state| role(state));
+    let number = |position: usize| u8::try_from(position).unwrap_or(u8::MAX) + START;
+    let mut table = Box::new([DEAD; MAX_STATES * MAX_KINDS]);
+    for (row, &state) in states.iter().enumerate() {
+        for kind in 0..kinds {
+            if let Some(target) = states.iter().position(|&other| other == next(state, kind)) {
+                table[(row + usize::from(START)) * MAX_KINDS + kind] = number(target);
+            }
+        }
+    }
+    let first_of = |least: Role| number(states.partition_point(|&state| role(state) < least));
+    let roles =
+        Roles { spaces: first_of(Role::Spaces), matches: first_of(Role::Match), letters: first_of(Role::Letters) };
+    Some((table, roles, letters))
+}
+
+/// Letters that `text` begins with, eight at a time.
+#[inline]
+fn letter_run(text: &[u8], letters: Letters) -> usize {
+    // What makes every letter a lower-case one.
+    let fold = match letters {
+        Letters::Both => 0x20,
+        Letters::Lower => 0,
+    };
+    let (chunks, rest) = text.as_chunks::<8>();
+    let mut length = 0;
+    for chunk in chunks {
+        let bytes = u64::from_le_bytes(*chunk);
+        let low = (bytes | (u64::from(fold) * EACH)) & !HIGH;
+        // The sums stay below 0x100 in each byte, so none disturbs its neighbour.
+        let is_letter =
+            (low + (0x80 - u64::from(b'a')) * EACH) & !(low + (0x7F - u64::from(b'z')) * EACH) & !bytes & HIGH;
+        if is_letter != HIGH {
+            return length + ((is_letter ^ HIGH).trailing_zeros() / 8) as usize;
+        }
+        length += 8;
+    }
+    length + rest.iter().take_while(|&&byte| (byte | fold).is_ascii_lowercase()).count()
 }
 
 /// Kinds of all code points as blocks of 128, each distinct block once.
@@ -324,6 +403,23 @@ mod tests {
             split(&scanner, "Ab  é1234 \n\n  x!\u{3000} "),
             ["Ab", " ", " é", "123", "4", " \n\n", " ", " x", "!", "\u{3000} "]
         );
+    }
+
+    #[test]
+    fn runs_of_letters_end_where_bytes_say() {
+        for letters in [Letters::Both, Letters::Lower] {
+            for byte in 0..=255_u8 {
+                for length in 0..20 {
+                    let mut text = vec![b'q'; length];
+                    text.push(byte);
+                    text.extend(b"zz!");
+                    let is_letter = |&&byte: &&u8| {
+                        byte.is_ascii_lowercase() || (letters == Letters::Both && byte.is_ascii_uppercase())
+                    };
+                    assert_eq!(letter_run(&text, letters), text.iter().take_while(is_letter).count(), "{text:?}");
+                }
+            }
+        }
     }
 
     #[test]

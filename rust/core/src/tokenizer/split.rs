@@ -54,7 +54,7 @@ const GPT2_PATTERN: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{
 
 enum Step {
     /// Matches and what is between them become pieces.
-    Pattern(Scanner),
+    Pattern(Box<Scanner>),
     /// Each character that is numeric becomes a piece.
     Digits,
 }
@@ -85,41 +85,52 @@ impl Splitter {
         Ok(Self { steps: known })
     }
 
-    /// Call `piece` with the range of each piece of `text[start..end]`, in order. `text` is UTF-8.
+    /// Call `piece` with the range of each piece of a text, in order. `text` is UTF-8.
     pub(super) fn split(&self, text: &[u8], piece: &mut impl FnMut(usize, usize)) {
-        cut(&self.steps, text, (0, text.len()), piece);
+        cut(&self.steps, text, 0, piece);
     }
 }
 
-fn cut(steps: &[Step], text: &[u8], (start, end): (usize, usize), piece: &mut impl FnMut(usize, usize)) {
-    let Some((step, rest)) = steps.split_first() else {
-        return piece(start, end);
-    };
-    // What is in front of the piece does not count, and the piece's end is a text's end.
-    let window = &text[..end];
+/// Cut `text` from `start` on. What is in front does not count.
+fn cut(steps: &[Step], text: &[u8], start: usize, piece: &mut impl FnMut(usize, usize)) {
+    match steps {
+        [] => piece(start, text.len()),
+        // The piece's end is a text's end for the next step.
+        [Step::Pattern(scanner)] => cut_by(text, start, |at| scanner.match_at(text, at), piece),
+        [Step::Digits] => cut_by(text, start, |at| numeric(text, at), piece),
+        [Step::Pattern(scanner), rest @ ..] => {
+            let mut part = |from, to| cut(rest, &text[..to], from, piece);
+            cut_by(text, start, |at| scanner.match_at(text, at), &mut part);
+        }
+        [Step::Digits, rest @ ..] => {
+            let mut part = |from, to| cut(rest, &text[..to], from, piece);
+            cut_by(text, start, |at| numeric(text, at), &mut part);
+        }
+    }
+}
+
+/// Cut into what `find` finds and what is between.
+#[inline]
+fn cut_by(text: &[u8], start: usize, find: impl Fn(usize) -> Option<usize>, piece: &mut impl FnMut(usize, usize)) {
     let (mut at, mut gap) = (start, start);
-    while at < end {
-        let found = match step {
-            Step::Pattern(scanner) => scanner.match_at(window, at),
-            Step::Digits => numeric(window, at),
-        };
-        let Some(stop) = found else {
-            at += width(window[at]);
+    while at < text.len() {
+        let Some(stop) = find(at) else {
+            at += width(text[at]);
             continue;
         };
         if gap < at {
-            cut(rest, text, (gap, at), piece);
+            piece(gap, at);
         }
-        cut(rest, text, (at, stop), piece);
+        piece(at, stop);
         (at, gap) = (stop, stop);
     }
-    if gap < end {
-        cut(rest, text, (gap, end), piece);
+    if gap < text.len() {
+        piece(gap, text.len());
     }
 }
 
 /// Length of the UTF-8 sequence that `first` begins.
-pub(super) fn width(first: u8) -> usize {
+fn width(first: u8) -> usize {
     match first {
         0..0x80 => 1,
         0x80..0xE0 => 2,
@@ -152,6 +163,6 @@ fn step(config: &Value) -> Result<Step, String> {
     Ok(Step::Pattern(scanner(spelled.unwrap_or(pattern))?))
 }
 
-fn scanner(pattern: &str) -> Result<Scanner, String> {
-    Scanner::new(pattern).ok_or_else(|| format!("the pattern `{pattern}` does not compile"))
+fn scanner(pattern: &str) -> Result<Box<Scanner>, String> {
+    Scanner::new(pattern).map(Box::new).ok_or_else(|| format!("the pattern `{pattern}` does not compile"))
 }

@@ -11,7 +11,7 @@ pub(super) const MAX_WORD: usize = 32;
 /// Most ids that a slot holds.
 const MAX_IDS: usize = 6;
 
-/// 4 MiB, touched only where words fall.
+/// 4 MiB, touched only where words fall. A word may be in either of two neighbours.
 const SLOTS: usize = 1 << 16;
 
 /// The version's step; the lowest bit of the version says that a writer is at work.
@@ -39,7 +39,8 @@ pub(super) struct Key {
 
 impl Key {
     /// The word at `start..end` of a text, of at most [`MAX_WORD`] bytes.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "the innermost loop: a call here costs a tenth of all tokenization")]
     pub(super) fn new(text: &[u8], start: usize, end: usize) -> Self {
         let length = end - start;
         if length <= 8
@@ -47,14 +48,19 @@ impl Key {
         {
             return Self { words: [u64::from_le_bytes(*bytes) & mask(length), 0, 0, 0], length };
         }
-        let mut bytes = [0; MAX_WORD];
-        bytes[..length].copy_from_slice(&text[start..end]);
+        let mut copy = [0; MAX_WORD];
+        let bytes = if let Some(bytes) = text.get(start..).and_then(|rest| rest.first_chunk::<MAX_WORD>()) {
+            bytes
+        } else {
+            copy[..length].copy_from_slice(&text[start..end]);
+            &copy
+        };
         let (chunks, _) = bytes.as_chunks::<8>();
-        let mut words = [0; 4];
-        for (word, chunk) in words.iter_mut().zip(chunks) {
-            *word = u64::from_le_bytes(*chunk);
-        }
-        Self { words, length }
+        let word = |at: usize| match length.saturating_sub(8 * at) {
+            0 => 0,
+            left => u64::from_le_bytes(chunks[at]) & mask(left.min(8)),
+        };
+        Self { words: [word(0), word(1), word(2), word(3)], length }
     }
 
     #[inline]
@@ -67,7 +73,7 @@ impl Key {
                 hash ^= fold(c ^ 0x082E_FA98_EC4E_6C89, d ^ 0x4528_21E6_38D0_1377);
             }
         }
-        (hash as usize) % SLOTS
+        low(hash) as usize % SLOTS
     }
 }
 
@@ -77,10 +83,23 @@ fn mask(length: usize) -> u64 {
     u64::MAX.checked_shr(64 - 8 * u32::try_from(length).unwrap_or(8)).unwrap_or(0)
 }
 
+/// A hash of two words: both halves of their product.
 #[inline]
-fn fold(a: u64, b: u64) -> u64 {
+#[expect(clippy::cast_possible_truncation, reason = "takes the low half")]
+pub(super) fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b | 1);
     (product as u64) ^ (product >> 64) as u64
+}
+
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "takes the low half")]
+pub(super) fn low(pair: u64) -> u32 {
+    pair as u32
+}
+
+#[inline]
+pub(super) fn high(pair: u64) -> u32 {
+    low(pair >> 32)
 }
 
 impl WordCache {
@@ -91,41 +110,8 @@ impl WordCache {
     /// Append the word's ids; false if it is not here.
     #[inline]
     pub(super) fn get(&self, key: &Key, ids: &mut Vec<u32>) -> bool {
-        let slot = &self.slots[key.slot()];
-        let head = slot.head.load(Ordering::Acquire);
-        if head & VERSION != 0 || (head >> 8 & 0xFF) as usize != key.length {
-            return false;
-        }
-        let same = |at: usize| slot.key[at].load(Ordering::Relaxed) == key.words[at];
-        if !same(0) || (key.length > 8 && !(same(1) && same(2) && same(3))) {
-            return false;
-        }
-        let count = (head & 0xFF) as usize;
-        let first = slot.ids[0].load(Ordering::Relaxed);
-        if count <= 2 {
-            if !self.unchanged(slot, head) {
-                return false;
-            }
-            ids.push(first as u32);
-            if count == 2 {
-                ids.push((first >> 32) as u32);
-            }
-            return true;
-        }
-        let pairs = [first, slot.ids[1].load(Ordering::Relaxed), slot.ids[2].load(Ordering::Relaxed)];
-        if !self.unchanged(slot, head) {
-            return false;
-        }
-        let all: [u32; MAX_IDS] = std::array::from_fn(|at| (pairs[at / 2] >> (32 * (at % 2))) as u32);
-        ids.extend_from_slice(&all[..count.min(MAX_IDS)]);
-        true
-    }
-
-    #[inline]
-    #[expect(clippy::unused_self, reason = "reads as a question about the cache's slot")]
-    fn unchanged(&self, slot: &Slot, head: u64) -> bool {
-        fence(Ordering::Acquire);
-        slot.head.load(Ordering::Relaxed) == head
+        let first = key.slot();
+        read(&self.slots[first], key, ids) || read(&self.slots[first ^ 1], key, ids)
     }
 
     /// Remember a word's ids, unless there are too many or another thread is at the slot.
@@ -133,25 +119,70 @@ impl WordCache {
         if ids.is_empty() || ids.len() > MAX_IDS {
             return;
         }
-        let slot = &self.slots[key.slot()];
-        let old = slot.head.load(Ordering::Relaxed);
-        let version = old & !0xFFFF;
-        if old & VERSION != 0
-            || slot.head.compare_exchange(old, version + VERSION, Ordering::Acquire, Ordering::Relaxed).is_err()
-        {
-            return;
-        }
-        fence(Ordering::Release);
-        for (place, word) in slot.key.iter().zip(key.words) {
-            place.store(word, Ordering::Relaxed);
-        }
-        for (place, pair) in slot.ids.iter().zip(ids.chunks(2)) {
-            let high = pair.get(1).map_or(0, |&id| u64::from(id) << 32);
-            place.store(u64::from(pair[0]) | high, Ordering::Relaxed);
-        }
-        let head = version.wrapping_add(2 * VERSION) | (key.length as u64) << 8 | ids.len() as u64;
-        slot.head.store(head, Ordering::Release);
+        let (first, second) = (&self.slots[key.slot()], &self.slots[key.slot() ^ 1]);
+        // A free place, else the one that has changed less often.
+        let version = |slot: &Slot| slot.head.load(Ordering::Relaxed) / VERSION;
+        write(if version(first) <= version(second) { first } else { second }, key, ids);
     }
+}
+
+/// Append the ids in a slot if they are the word's.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "the innermost loop: a call here costs a tenth of all tokenization")]
+fn read(slot: &Slot, key: &Key, ids: &mut Vec<u32>) -> bool {
+    let head = slot.head.load(Ordering::Acquire);
+    if head & VERSION != 0 || (head >> 8 & 0xFF) as usize != key.length {
+        return false;
+    }
+    let same = |at: usize| slot.key[at].load(Ordering::Relaxed) == key.words[at];
+    if !same(0) || (key.length > 8 && !(same(1) && same(2) && same(3))) {
+        return false;
+    }
+    let count = (head & 0xFF) as usize;
+    let first = slot.ids[0].load(Ordering::Relaxed);
+    if count <= 2 {
+        if !unchanged(slot, head) {
+            return false;
+        }
+        ids.push(low(first));
+        if count == 2 {
+            ids.push(high(first));
+        }
+        return true;
+    }
+    let pairs = [first, slot.ids[1].load(Ordering::Relaxed), slot.ids[2].load(Ordering::Relaxed)];
+    if !unchanged(slot, head) {
+        return false;
+    }
+    let all: [u32; MAX_IDS] =
+        std::array::from_fn(|at| if at % 2 == 0 { low(pairs[at / 2]) } else { high(pairs[at / 2]) });
+    ids.extend_from_slice(&all[..count.min(MAX_IDS)]);
+    true
+}
+
+fn unchanged(slot: &Slot, head: u64) -> bool {
+    fence(Ordering::Acquire);
+    slot.head.load(Ordering::Relaxed) == head
+}
+
+fn write(slot: &Slot, key: &Key, ids: &[u32]) {
+    let old = slot.head.load(Ordering::Relaxed);
+    let version = old & !0xFFFF;
+    if old & VERSION != 0
+        || slot.head.compare_exchange(old, version + VERSION, Ordering::Acquire, Ordering::Relaxed).is_err()
+    {
+        return;
+    }
+    fence(Ordering::Release);
+    for (place, word) in slot.key.iter().zip(key.words) {
+        place.store(word, Ordering::Relaxed);
+    }
+    for (place, pair) in slot.ids.iter().zip(ids.chunks(2)) {
+        let high = pair.get(1).map_or(0, |&id| u64::from(id) << 32);
+        place.store(u64::from(pair[0]) | high, Ordering::Relaxed);
+    }
+    let head = version.wrapping_add(2 * VERSION) | (key.length as u64) << 8 | ids.len() as u64;
+    slot.head.store(head, Ordering::Release);
 }
 
 #[cfg(test)]
@@ -161,11 +192,11 @@ mod tests {
     #[test]
     fn words_of_every_length_come_back() {
         let cache = WordCache::new();
-        let text: Vec<u8> = (1..=MAX_WORD as u8 + 8).collect();
+        let text: Vec<u8> = (1..=40).collect();
         for length in 1..=MAX_WORD {
             for start in [0, text.len() - length] {
                 let key = Key::new(&text, start, start + length);
-                let ids: Vec<u32> = (0..length.min(MAX_IDS) as u32).collect();
+                let ids: Vec<u32> = (7..).take(length.min(MAX_IDS)).collect();
                 cache.insert(&key, &ids);
                 let mut found = Vec::new();
                 assert!(cache.get(&key, &mut found));
@@ -198,7 +229,7 @@ mod tests {
                     for round in 0..20_000 {
                         let number = round % words.len();
                         let key = Key::new(&words[number], 0, words[number].len());
-                        let ids = vec![number as u32; 2 * number + 2];
+                        let ids = [10, 20, 30][number..=number].repeat(2 * number + 2);
                         let mut found = Vec::new();
                         if cache.get(&key, &mut found) {
                             assert_eq!(found, ids);
