@@ -79,11 +79,26 @@ pub struct TokenizerSpec {
     pub add_eos_token: Option<bool>,
     pub bos_token: Option<String>,
     pub eos_token: Option<String>,
+    /// Set where `AutoTokenizer` ends up with `LlamaTokenizer`, which keeps vocabulary, merges and post-processor of
+    /// tokenizer.json but brings its own handling of spaces: `first` unless `tokenizer_config.json` has `legacy: true`
+    /// (`always`) or `add_prefix_space: false` (`never`).
+    pub llama_prepend: Option<PrependScheme>,
     /// Bytes that the segment cache may hold; 0 turns it off.
     pub cache_bytes: usize,
 }
 
-#[derive(Debug, Clone, Deserialize)]
+/// Where a text gets a space in front that it did not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PrependScheme {
+    /// At the beginning of the input, not after an added token.
+    First,
+    /// At the beginning of the input and after each added token.
+    Always,
+    Never,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[expect(clippy::struct_excessive_bools, reason = "the fields of an added token in tokenizer_config.json")]
 pub struct AddedTokenSpec {

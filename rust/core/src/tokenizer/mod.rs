@@ -1,5 +1,29 @@
 //! Text to token ids and back, equal to Hugging Face `tokenizers` 0.23 in every id.
+//!
+//! Two implementations stand behind [`Tokenizer`]. The fast one knows BPE with the components that generating models
+//! have, and is taken only where every component of tokenizer.json is one that was compared with the library. The
+//! library itself serves all other tokenizers, and what the fast one leaves out.
 
+mod added;
+mod bpe;
+mod class;
+mod decode;
+mod fast;
+mod file;
+mod general;
+mod normalize;
+mod post;
+mod scanner;
+mod segment_cache;
+mod split;
+mod vocabulary;
+mod word_cache;
+
+use std::sync::OnceLock;
+
+use self::fast::Fast;
+use self::file::TokenizerFile;
+use self::general::General;
 use crate::error::{Error, Result};
 use crate::spec::TokenizerSpec;
 
@@ -36,59 +60,142 @@ pub struct CacheStats {
     pub entries: u64,
 }
 
-/// A tokenizer; immutable but for its cache, shared by threads.
-pub struct Tokenizer {}
+/// A tokenizer; immutable but for its caches, shared by threads.
+pub struct Tokenizer {
+    implementation: Implementation,
+    backend: String,
+    max_id: u32,
+    longest_chars: usize,
+}
+
+enum Implementation {
+    Fast(Box<FastWithLibrary>),
+    General(Box<General>),
+}
+
+struct FastWithLibrary {
+    fast: Fast,
+    /// Built when it is first needed, from the file that is kept for it.
+    library: OnceLock<Result<General>>,
+    source: Box<[u8]>,
+    spec: TokenizerSpec,
+}
 
 impl Tokenizer {
-    /// Build from the text of tokenizer.json. Truncation and padding written there are ignored, as `AutoTokenizer` does.
-    pub fn new(_tokenizer_json: &[u8], _spec: &TokenizerSpec) -> Result<Self> {
-        Err(Error::setup("not built yet"))
+    /// Build from the text of tokenizer.json. Truncation and padding written there are ignored: they are what one call
+    /// asked for, not part of the tokenizer.
+    pub fn new(tokenizer_json: &[u8], spec: &TokenizerSpec) -> Result<Self> {
+        let file = serde_json::from_slice::<TokenizerFile>(tokenizer_json);
+        match file.map_err(|error| error.to_string()).and_then(|file| Fast::new(file, spec)) {
+            Ok(fast) => Ok(Self {
+                backend: format!("fast: {}", fast.name()),
+                max_id: fast.max_id(),
+                longest_chars: fast.longest_chars(),
+                implementation: Implementation::Fast(Box::new(FastWithLibrary {
+                    fast,
+                    library: OnceLock::new(),
+                    source: tokenizer_json.into(),
+                    spec: spec.clone(),
+                })),
+            }),
+            Err(reason) => {
+                let mut general = Self::general(tokenizer_json, spec)?;
+                general.backend = format!("tokenizers: {reason}");
+                Ok(general)
+            }
+        }
+    }
+
+    /// As [`Self::new`], by the library alone, which is what the fast implementation is compared with.
+    pub fn general(tokenizer_json: &[u8], spec: &TokenizerSpec) -> Result<Self> {
+        let general = General::new(tokenizer_json, spec)?;
+        let sizes = general.sizes();
+        Ok(Self {
+            implementation: Implementation::General(Box::new(general)),
+            backend: "tokenizers".to_owned(),
+            max_id: sizes.max_id,
+            longest_chars: sizes.longest_chars,
+        })
     }
 
     /// Which implementation encodes, and why: for logs and `/metrics`.
     pub fn backend(&self) -> &str {
-        ""
+        &self.backend
     }
 
-    pub fn encode(&self, _text: &str, _add_special_tokens: bool, _truncation: Option<Truncation>) -> Result<Vec<u32>> {
-        Err(Error::setup("not built yet"))
+    /// Ids of a text. With `add_special_tokens` the post-processor's tokens are put around them. A bound below the
+    /// number of these keeps the text whole, as the library does.
+    pub fn encode(&self, text: &str, add_special_tokens: bool, truncation: Option<Truncation>) -> Result<Vec<u32>> {
+        match &self.implementation {
+            Implementation::Fast(own) => Ok(own.fast.encode(text, add_special_tokens, truncation)),
+            Implementation::General(general) => general.encode(text, add_special_tokens, truncation),
+        }
     }
 
     /// As [`Self::encode`], with character offsets, in one pass.
     pub fn encode_with_offsets(
         &self,
-        _text: &str,
-        _add_special_tokens: bool,
-        _truncation: Option<Truncation>,
+        text: &str,
+        add_special_tokens: bool,
+        truncation: Option<Truncation>,
     ) -> Result<Encoding> {
-        Err(Error::setup("not built yet"))
+        if let Implementation::Fast(own) = &self.implementation
+            && let Some(encoding) = own.fast.encode_with_offsets(text, add_special_tokens, truncation)
+        {
+            return Ok(encoding);
+        }
+        self.library()?.encode_with_offsets(text, add_special_tokens, truncation)
     }
 
     /// Text of ids; ids outside the vocabulary give nothing.
-    pub fn decode(&self, _ids: &[u32], _skip_special_tokens: bool) -> Result<String> {
-        Err(Error::setup("not built yet"))
+    pub fn decode(&self, ids: &[u32], skip_special_tokens: bool) -> Result<String> {
+        if let Implementation::Fast(own) = &self.implementation
+            && let Some(text) = own.fast.decode(ids, skip_special_tokens)
+        {
+            return Ok(text);
+        }
+        self.library()?.decode(ids, skip_special_tokens)
     }
 
     /// The raw vocabulary piece (`Ġworld`), added tokens included.
-    pub fn id_to_token(&self, _id: u32) -> Option<String> {
-        None
+    pub fn id_to_token(&self, id: u32) -> Option<String> {
+        match &self.implementation {
+            Implementation::Fast(own) => own.fast.id_to_token(id),
+            Implementation::General(general) => general.id_to_token(id),
+        }
     }
 
-    pub fn token_to_id(&self, _token: &str) -> Option<u32> {
-        None
+    pub fn token_to_id(&self, token: &str) -> Option<u32> {
+        match &self.implementation {
+            Implementation::Fast(own) => own.fast.token_to_id(token),
+            Implementation::General(general) => general.token_to_id(token),
+        }
     }
 
     /// Largest id of the vocabulary, added tokens included.
     pub fn max_token_id(&self) -> u32 {
-        0
+        self.max_id
     }
 
     /// Characters of the longest vocabulary piece, as it stands in the vocabulary.
     pub fn longest_token_chars(&self) -> usize {
-        0
+        self.longest_chars
     }
 
+    /// All zero where the library encodes: it has no segment cache.
     pub fn cache_stats(&self) -> CacheStats {
-        CacheStats::default()
+        match &self.implementation {
+            Implementation::Fast(own) => own.fast.cache_stats(),
+            Implementation::General(_) => CacheStats::default(),
+        }
+    }
+
+    fn library(&self) -> Result<&General> {
+        match &self.implementation {
+            Implementation::Fast(own) => {
+                own.library.get_or_init(|| General::new(&own.source, &own.spec)).as_ref().map_err(Error::clone)
+            }
+            Implementation::General(general) => Ok(general),
+        }
     }
 }
