@@ -16,6 +16,8 @@ mod post;
 mod scanner;
 mod segment_cache;
 mod split;
+#[cfg(test)]
+mod tests;
 mod vocabulary;
 mod word_cache;
 
