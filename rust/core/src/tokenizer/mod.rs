@@ -5,12 +5,14 @@
 //! library itself serves all other tokenizers, and what the fast one leaves out.
 
 mod added;
-mod bpe;
+mod byte_level;
+mod characters;
 mod class;
 mod decode;
 mod fast;
 mod file;
 mod general;
+mod merges;
 mod normalize;
 mod post;
 mod scanner;

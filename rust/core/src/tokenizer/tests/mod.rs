@@ -1,8 +1,10 @@
 //! The fast implementation held against the library: ids, offsets, text and truncation are equal, always.
 
+mod behaviour;
+mod equality;
 mod shared;
+mod small;
 mod texts;
-mod trained;
 
 use tokenizers::tokenizer::TruncationDirection;
 use tokenizers::{TruncationParams, TruncationStrategy};
