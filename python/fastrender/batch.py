@@ -19,16 +19,16 @@ _TASKS_AHEAD = 4
 _PROGRESS_SECONDS = 0.2
 
 
-class NativeRenderer(Protocol):
-    """What rendering a line needs of the native half."""
+class LineRenderer(Protocol):
+    """What rendering a line needs of a renderer."""
 
-    def begin(self, route: str, body: bytes, request_id: str | None = None, /) -> object:
-        """The answer's bytes."""
+    def render(self, route: str, body: bytes, request_id: str | None = None, /) -> bytes:
+        """The finished answer's bytes; `RequestError` for a request that has none."""
         ...
 
 
 def render_lines(
-    native: NativeRenderer,
+    renderer: LineRenderer,
     source: BinaryIO,
     sink: BinaryIO,
     *,
@@ -55,7 +55,7 @@ def render_lines(
     with concurrent.futures.ThreadPoolExecutor(workers, "render") as pool:
         try:
             for lines in _tasks(source, most_bytes):
-                pending.append(pool.submit(_render_task, native, lines, route, most_bytes))
+                pending.append(pool.submit(_render_task, renderer, lines, route, most_bytes))
                 if len(pending) > workers * _TASKS_AHEAD:
                     failures += write_oldest()
             while pending:
@@ -131,24 +131,22 @@ def _skip_line(source: BinaryIO) -> None:
 
 
 def _render_task(
-    native: NativeRenderer, lines: list[bytes], route: str, most_bytes: int
+    renderer: LineRenderer, lines: list[bytes], route: str, most_bytes: int
 ) -> list[tuple[bytes, bool]]:
-    return [_render_line(native, line, route, most_bytes) for line in lines]
+    return [_render_line(renderer, line, route, most_bytes) for line in lines]
 
 
 def _render_line(
-    native: NativeRenderer, line: bytes, route: str, most_bytes: int
+    renderer: LineRenderer, line: bytes, route: str, most_bytes: int
 ) -> tuple[bytes, bool]:
     """An answer or an error's envelope, and which of the two."""
     if len(line) > most_bytes:
         text = f"the line is longer than {most_bytes} bytes"
         return error_envelope(text, "RequestTooLargeError", None, 413), False
     try:
-        answer = native.begin(_route_of(line) if route == "auto" else route, line)
+        answer = renderer.render(_route_of(line) if route == "auto" else route, line)
     except RequestError as error:
         return bytes(error.body), False
-    if not isinstance(answer, bytes):
-        raise TypeError(f"the native renderer answered with {type(answer).__name__}")
     return answer, True
 
 

@@ -162,7 +162,7 @@ def _render(words: Sequence[str]) -> int:
             batch.open_sink(line.options.output) as sink,
         ):
             failures = batch.render_lines(
-                renderer.native,
+                renderer,
                 source,
                 sink,
                 route=line.options.route,

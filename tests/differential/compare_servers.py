@@ -19,7 +19,9 @@ from random_requests import Body, comparable, request
 
 
 def post(url: str, body: Body) -> tuple[int, Any]:
-    http_request = urllib.request.Request(url, json.dumps(body).encode(), {"content-type": "application/json"})
+    http_request = urllib.request.Request(
+        url, json.dumps(body).encode(), {"content-type": "application/json"}
+    )
     try:
         with urllib.request.urlopen(http_request, timeout=60) as response:
             return response.status, json.loads(response.read())
@@ -28,7 +30,9 @@ def post(url: str, body: Body) -> tuple[int, Any]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("reference")
     parser.add_argument("ours")
     parser.add_argument("--count", type=int, default=1000)
@@ -47,8 +51,16 @@ def main() -> int:
         differing += 1
         if differing <= options.show:
             print(f"#{i} {path} {json.dumps(body, ensure_ascii=False)}")
-            print("   want", json.dumps(want)[:700], json.dumps(want_answer)[:300] if want_status != 200 else "")
-            print("   got ", json.dumps(got)[:700], json.dumps(got_answer)[:300] if got_status != 200 else "")
+            print(
+                "   want",
+                json.dumps(want)[:700],
+                json.dumps(want_answer)[:300] if want_status != 200 else "",
+            )
+            print(
+                "   got ",
+                json.dumps(got)[:700],
+                json.dumps(got_answer)[:300] if got_status != 200 else "",
+            )
     print(f"{dict(statuses)}; {options.count - differing} passed, {differing} failed")
     return 1 if differing else 0
 

@@ -6,8 +6,10 @@ Deterministic in their seed; used against running servers, and to record golden 
 import json
 import random
 import re
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 Body = dict[str, Any]
 RANDOM_ID = re.compile(r"(chatcmpl-|cmpl-)[0-9a-f]{16}")
@@ -16,7 +18,11 @@ WORDS = [
     "hello", "world", "naïve", "日本語", "🦜", "a\nb", "  ", "\t", "", "x" * 40, "<|im_end|>", "<think>", "</think>",
     "é", "1234567", "it's", "\r\n", "{{ x }}", "<b>&'\"", "\u200d", "None", "true",
 ]  # fmt: skip
-SCHEMA = {"type": "object", "properties": {"zulu": {"type": "string"}, "alpha": {"type": "integer"}}, "required": ["zulu"]}
+SCHEMA = {
+    "type": "object",
+    "properties": {"zulu": {"type": "string"}, "alpha": {"type": "integer"}},
+    "required": ["zulu"],
+}
 
 
 def text(rng: random.Random) -> str:
@@ -33,7 +39,9 @@ def tool(rng: random.Random) -> Any:
         function[rng.choice(["strict", "defer_loading", "extra"])] = rng.choice([True, False, None])
     out: Body = {"type": "function", "function": function}
     if rng.random() < 0.1:
-        out[rng.choice(["defer_loading", "extra", "type"])] = rng.choice([True, "function", None, "other"])
+        out[rng.choice(["defer_loading", "extra", "type"])] = rng.choice(
+            [True, "function", None, "other"]
+        )
     return rng.choice([out] * 30 + [5, {"function": {}}, {"type": "function"}])
 
 
@@ -44,26 +52,42 @@ def content(rng: random.Random) -> Any:
         {"type": "input_text", "text": "t"}, {"text": "t"}, {"type": "text", "text": None}, 5,
     ])  # fmt: skip
     simple = {"type": "text", "text": text(rng)}
-    return rng.choice([text(rng)] * 30 + [[simple], [simple, simple]] * 4 + [None, [], [simple], [simple, simple], [part], [simple, part], 5])
+    return rng.choice(
+        [text(rng)] * 30
+        + [[simple], [simple, simple]] * 4
+        + [None, [], [simple], [simple, simple], [part], [simple, part], 5]
+    )
 
 
 def call(rng: random.Random) -> Any:
-    arguments = rng.choice(["{}", '{"z": 1, "a": 2}', "", "null", "[]", '{"a":', "42", '{"s": "é<", "n": {"y": 1.0}}'])
-    out: Body = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": arguments}}
+    arguments = rng.choice(
+        ["{}", '{"z": 1, "a": 2}', "", "null", "[]", '{"a":', "42", '{"s": "é<", "n": {"y": 1.0}}']
+    )
+    out: Body = {
+        "id": "call_1",
+        "type": "function",
+        "function": {"name": "f", "arguments": arguments},
+    }
     if rng.random() < 0.1:
         out.pop(rng.choice(["id", "type", "function"]))
     return out
 
 
 def message(rng: random.Random) -> Any:
-    role = rng.choice(["user"] * 12 + ["assistant"] * 8 + ["system", "tool", "developer", "function", "wizard"])
+    role = rng.choice(
+        ["user"] * 12 + ["assistant"] * 8 + ["system", "tool", "developer", "function", "wizard"]
+    )
     out: Body = {"role": role, "content": content(rng)}
     extras: list[tuple[float, str, Callable[[], Any]]] = [
         (0.05, "name", lambda: rng.choice(["alice", 5])),
         (0.1, "reasoning", lambda: rng.choice(["because", None, 5])),
         (0.1, "reasoning_content", lambda: "why"),
         (0.05, "custom", lambda: 1),
-        (0.3 if role == "assistant" else 0.03, "tool_calls", lambda: rng.choice([[call(rng)], [call(rng), call(rng)], [], None])),
+        (
+            0.3 if role == "assistant" else 0.03,
+            "tool_calls",
+            lambda: rng.choice([[call(rng)], [call(rng), call(rng)], [], None]),
+        ),
         (0.7 if role == "tool" else 0.03, "tool_call_id", lambda: rng.choice(["call_1", None])),
     ]
     for chance, key, value in extras:
@@ -109,11 +133,27 @@ def sampling(rng: random.Random) -> Body:
 
 
 def chat(rng: random.Random) -> tuple[str, Body]:
-    body: Body = {"messages": [message(rng) for _ in range(rng.randint(1, 4))], "model": "m", **sampling(rng)}
+    body: Body = {
+        "messages": [message(rng) for _ in range(rng.randint(1, 4))],
+        "model": "m",
+        **sampling(rng),
+    }
     if rng.random() < 0.3:
         body["tools"] = rng.choice([[tool(rng)], [tool(rng), tool(rng)], [], None])
         if rng.random() < 0.8:
-            body["tool_choice"] = rng.choice(["none", "none", "none", "auto", "required", None, {"type": "function", "function": {"name": "f"}}, "x", 5])
+            body["tool_choice"] = rng.choice(
+                [
+                    "none",
+                    "none",
+                    "none",
+                    "auto",
+                    "required",
+                    None,
+                    {"type": "function", "function": {"name": "f"}},
+                    "x",
+                    5,
+                ]
+            )
     options: dict[str, list[Any]] = {
         "add_generation_prompt": [True, False, None], "continue_final_message": [True, False], "logprobs": [True, False, None, 1],
         "top_logprobs": [0, 2, -1, -2, None, "x"], "max_completion_tokens": [5, 16, 0, None, 10**9], "reasoning_effort": ["low", "none", "wild", None],
@@ -130,9 +170,26 @@ def chat(rng: random.Random) -> tuple[str, Body]:
 
 
 def completion(rng: random.Random) -> tuple[str, Body]:
-    prompts: list[Any] = [text(rng), text(rng) + "x", [text(rng), "b"], [1, 2, 3], [[1], [2, 3]], [], [[]], ["a", 1], None, 5, ["1", "2"], [1.0, True]]
+    prompts: list[Any] = [
+        text(rng),
+        text(rng) + "x",
+        [text(rng), "b"],
+        [1, 2, 3],
+        [[1], [2, 3]],
+        [],
+        [[]],
+        ["a", 1],
+        None,
+        5,
+        ["1", "2"],
+        [1.0, True],
+    ]
     body: Body = {"prompt": rng.choice(prompts[:5] * 4 + prompts), "model": "m", **sampling(rng)}
-    options: dict[str, list[Any]] = {"echo": [True, False, None], "logprobs": [0, 3, -1, -2, True, "x", None], "suffix": ["x", "", None]}
+    options: dict[str, list[Any]] = {
+        "echo": [True, False, None],
+        "logprobs": [0, 3, -1, -2, True, "x", None],
+        "suffix": ["x", "", None],
+    }
     for key in rng.sample(sorted(options), k=rng.choice([0, 0, 1, 2])):
         body[key] = rng.choice(options[key])
     return "/v1/completions/render", body
@@ -140,7 +197,19 @@ def completion(rng: random.Random) -> tuple[str, Body]:
 
 def tokenize(rng: random.Random) -> tuple[str, Body]:
     if rng.random() < 0.3:
-        return "/detokenize", {"tokens": rng.choice([[], [1, 2, 3], [rng.randrange(150_000) for _ in range(8)], [-1], None, ["x"], [10**7]])}
+        return "/detokenize", {
+            "tokens": rng.choice(
+                [
+                    [],
+                    [1, 2, 3],
+                    [rng.randrange(150_000) for _ in range(8)],
+                    [-1],
+                    None,
+                    ["x"],
+                    [10**7],
+                ]
+            )
+        }
     body: Body = {"add_special_tokens": rng.choice([True, False])} if rng.random() < 0.5 else {}
     if rng.random() < 0.3:
         body["return_token_strs"] = rng.choice([True, False, None])
@@ -150,7 +219,13 @@ def tokenize(rng: random.Random) -> tuple[str, Body]:
     if rng.random() < 0.3:
         body["tools"] = rng.choice([[tool(rng)], [], None])
     if rng.random() < 0.3:
-        body |= rng.choice([{"add_generation_prompt": False}, {"continue_final_message": True, "add_generation_prompt": False}, {"chat_template_kwargs": {"enable_thinking": False}}])
+        body |= rng.choice(
+            [
+                {"add_generation_prompt": False},
+                {"continue_final_message": True, "add_generation_prompt": False},
+                {"chat_template_kwargs": {"enable_thinking": False}},
+            ]
+        )
     return "/tokenize", body
 
 
@@ -164,5 +239,10 @@ def comparable(status: int, answer: Any) -> Any:
     if status != 200:
         error = answer["error"]
         exact = error["type"] != "Bad Request"
-        return {"status": status, "type": error["type"], "param": error["param"] if exact else "*", "code": error["code"]}
+        return {
+            "status": status,
+            "type": error["type"],
+            "param": error["param"] if exact else "*",
+            "code": error["code"],
+        }
     return json.loads(RANDOM_ID.sub(r"\1*", json.dumps(answer)))

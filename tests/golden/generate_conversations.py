@@ -20,7 +20,11 @@ from vllm.renderers.hf import _consolidate_system_messages, _convert_developer_t
 from vllm.version import __version__
 
 TEXT = {"type": "text", "text": "t"}
-CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"z": 1, "a": [2.0, null]}'}}
+CALL = {
+    "id": "c1",
+    "type": "function",
+    "function": {"name": "f", "arguments": '{"z": 1, "a": [2.0, null]}'},
+}
 CONTENTS: list[Any] = [
     "x",
     "",
@@ -81,7 +85,16 @@ EXTRAS: list[dict[str, Any]] = [
     {"tool_calls": [{**CALL, "id": None}]},
     {"tool_calls": [{k: v for k, v in CALL.items() if k != "type"}]},
     {"tool_calls": [{"type": "custom", "id": "c", "custom": {"name": "f", "input": "x"}}]},
-    {"tool_calls": [{"xx": 1, "type": "function", "function": {"zz": 1, "name": "f", "arguments": "{}"}, "id": "c"}]},
+    {
+        "tool_calls": [
+            {
+                "xx": 1,
+                "type": "function",
+                "function": {"zz": 1, "name": "f", "arguments": "{}"},
+                "id": "c",
+            }
+        ]
+    },
     {"tool_call_id": "c"},
     {"tool_call_id": None},
     {"tool_call_id": 5},
@@ -98,21 +111,48 @@ ROLES = ["system", "developer", "user", "assistant", "tool", "function", "wizard
 
 
 def messages() -> list[list[Any]]:
-    single: list[Any] = [5, None, [], "x", {}, {"content": "x"}, {"role": 5, "content": "x"}, {"role": None}]
+    single: list[Any] = [
+        5,
+        None,
+        [],
+        "x",
+        {},
+        {"content": "x"},
+        {"role": 5, "content": "x"},
+        {"role": None},
+    ]
     for role in ROLES:
         single.append({"role": role})
         single += [{"role": role, "content": content} for content in CONTENTS]
         single += [{"role": role, "content": "x", **extra} for extra in EXTRAS]
         for content, extra in itertools.product([None, ["s"], [TEXT], [5]], EXTRAS):
             single.append({"role": role, "content": content, **extra})
-    for arguments in ["null", "", "[]", "42", '{"a":', '{"a":1}', '"x"', "NaN", '{"k": {"y": 1e16, "x": "é"}}', " {} "]:
+    for arguments in [
+        "null",
+        "",
+        "[]",
+        "42",
+        '{"a":',
+        '{"a":1}',
+        '"x"',
+        "NaN",
+        '{"k": {"y": 1e16, "x": "é"}}',
+        " {} ",
+    ]:
         call = {**CALL, "function": {"name": "f", "arguments": arguments}}
         single.append({"role": "assistant", "tool_calls": [call, CALL]})
     cases = [[message] for message in single]
     header = "x-anthropic-billing-header: cch=1"
-    for content in [header, f"{header}\n", f"{header}\nrest\nmore", [{"type": "text", "text": f"{header}\nr", "k": 1}, TEXT]]:
+    for content in [
+        header,
+        f"{header}\n",
+        f"{header}\nrest\nmore",
+        [{"type": "text", "text": f"{header}\nr", "k": 1}, TEXT],
+    ]:
         cases += [[{"role": "system", "content": content}], [{"role": "user", "content": content}]]
-    user, system, developer = ({"role": role, "content": role[0]} for role in ("user", "system", "developer"))
+    user, system, developer = (
+        {"role": role, "content": role[0]} for role in ("user", "system", "developer")
+    )
     parts = {"role": "system", "content": [TEXT, {"type": "text", "text": "u"}]}
     empty = {"role": "system", "content": ""}
     cases += [
@@ -122,7 +162,11 @@ def messages() -> list[list[Any]]:
         [parts, user, {**developer, "tools": [{"type": "function", "function": {"name": "f"}}]}],
         [empty, developer, user, empty],
         [system, user, system],
-        [user, {"role": "assistant", "content": "x", "tool_calls": [CALL]}, {"role": "tool", "content": [TEXT, TEXT], "tool_call_id": "c1"}],
+        [
+            user,
+            {"role": "assistant", "content": "x", "tool_calls": [CALL]},
+            {"role": "tool", "content": [TEXT, TEXT], "tool_call_id": "c1"},
+        ],
         [],
     ]
     return cases
@@ -136,7 +180,9 @@ def parsed(request: ChatCompletionRequest, content_format: str) -> dict[str, Any
     )
     conversation: list[Any] = []
     for message in request.messages:
-        conversation += chat_message.parse_chat_message_content(message, tracker, content_format, False)
+        conversation += chat_message.parse_chat_message_content(
+            message, tracker, content_format, False
+        )
     chat_message._postprocess_messages(conversation)
     if any(message["role"] == "developer" for message in conversation):
         folded = _consolidate_system_messages(_convert_developer_to_system(conversation))
@@ -164,10 +210,14 @@ def outcome(case: list[Any], content_format: str) -> dict[str, Any]:
 def main() -> None:
     cases = []
     for case in messages():
-        results = {content_format: outcome(case, content_format) for content_format in ("string", "openai")}
+        results = {
+            content_format: outcome(case, content_format) for content_format in ("string", "openai")
+        }
         cases.append({"request": case, **results})
     header = {"generator": "tests/golden/generate_conversations.py", "vllm": __version__}
-    lines = ",\n".join(json.dumps(case, ensure_ascii=False, separators=(",", ":")) for case in cases)
+    lines = ",\n".join(
+        json.dumps(case, ensure_ascii=False, separators=(",", ":")) for case in cases
+    )
     sys.stdout.write(json.dumps(header)[:-1] + ', "cases": [\n' + lines + "\n]}\n")
 
 

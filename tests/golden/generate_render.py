@@ -1,7 +1,7 @@
 """Record the answers of vLLM 0.33's render server to random requests on the embedded model.
 
-    vllm-render-0.33 python/fastrender/embedded --served-model-name m --port 8100
-    python tests/golden/generate_render.py http://127.0.0.1:8100 --count 600 > tests/golden/render.json
+vllm-render-0.33 python/fastrender/embedded --served-model-name m --port 8100
+python tests/golden/generate_render.py http://127.0.0.1:8100 --count 600 > tests/golden/render.json
 """
 
 import argparse
@@ -11,13 +11,15 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "differential"))
 
-from compare_servers import post  # noqa: E402
-from random_requests import comparable, request  # noqa: E402
+from compare_servers import post
+from random_requests import comparable, request
 
 
 def main() -> None:
     """Write the golden file to stdout."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("reference")
     parser.add_argument("--count", type=int, default=600)
     options = parser.parse_args()

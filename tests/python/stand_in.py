@@ -1,37 +1,10 @@
-"""A stand-in for the native half: quick answers, and slow or broken ones on demand.
-
-It goes in place of `fastrender._native` only where that is not built, so that the server's tests
-run without a compiler.
-"""
+"""A stand-in for a loaded renderer: quick answers, and slow or broken ones on demand."""
 
 import dataclasses
-import importlib.util
 import json
-import sys
 import time
-import types
-from typing import Any
 
-
-def _envelope(message: str, type: str, param: str | None, code: int) -> bytes:
-    error = {"message": message, "type": type, "param": param, "code": code}
-    return json.dumps({"error": error}, separators=(",", ":")).encode()
-
-
-def install() -> None:
-    """Make `fastrender._native` importable."""
-    if "fastrender._native" in sys.modules or importlib.util.find_spec("fastrender._native"):
-        return
-    module = types.ModuleType("fastrender._native")
-    contents: Any = module
-    contents.RequestError = type("RequestError", (Exception,), {})
-    contents.error_envelope = _envelope
-    sys.modules["fastrender._native"] = module
-
-
-install()
-
-from fastrender.errors import RequestError, error_envelope  # noqa: E402
+from fastrender.errors import RequestError, error_envelope
 
 
 class BadRequestError(RequestError):
@@ -56,14 +29,26 @@ class Spec:
 
 
 class Native:
-    """Answers with what it was asked; a body may ask for a pause, a large answer or a failure."""
+    """What is told of the native half."""
 
     backend = "stand-in"
 
+    def __init__(self, calls: list[tuple[str, str | None]]) -> None:
+        self.calls = calls
+
+    def stats(self) -> dict[str, int]:
+        return {"cache_hits": len(self.calls), "cache_bytes": 17}
+
+
+class Renderer:
+    """Answers with what it was asked; a body may ask for a pause, a large answer or a failure."""
+
     def __init__(self) -> None:
         self.calls: list[tuple[str, str | None]] = []
+        self.native = Native(self.calls)
+        self.spec = Spec()
 
-    def begin(self, route: str, body: bytes, request_id: str | None = None, /) -> object:
+    def render(self, route: str, body: bytes, request_id: str | None = None, /) -> bytes:
         self.calls.append((route, request_id))
         try:
             wish = json.loads(body)
@@ -75,16 +60,5 @@ class Native:
         answer = {"route": route, "request_id": request_id, "pad": "x" * wish.get("pad", 0)}
         return json.dumps(answer).encode()
 
-    def stats(self) -> dict[str, int]:
-        return {"cache_hits": len(self.calls), "cache_bytes": 17}
-
     def tokenizer_info(self) -> bytes:
         return b'{"tokenizer_class":"StandIn"}'
-
-
-class Renderer:
-    """A renderer without a model."""
-
-    def __init__(self) -> None:
-        self.native = Native()
-        self.spec = Spec()

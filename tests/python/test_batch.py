@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fastrender import batch, cli
 from fastrender.config import RenderConfig
-from stand_in import Native, Renderer
+from stand_in import Renderer
 
 
 def render(text: bytes, *, route: str = "auto", most_bytes: int = 1 << 20) -> tuple[list[str], int]:
@@ -16,7 +16,7 @@ def render(text: bytes, *, route: str = "auto", most_bytes: int = 1 << 20) -> tu
     source = io.BytesIO(text)
     progress = batch.Progress(io.StringIO(), source)
     failures = batch.render_lines(
-        Native(), source, sink, route=route, most_bytes=most_bytes, progress=progress, threads=3
+        Renderer(), source, sink, route=route, most_bytes=most_bytes, progress=progress, threads=3
     )
     return sink.getvalue().decode().splitlines(), failures
 

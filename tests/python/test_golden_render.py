@@ -5,6 +5,7 @@ import pathlib
 from typing import Any
 
 import pytest
+
 from fastrender import Renderer, RequestError
 from random_requests import comparable
 

@@ -5,23 +5,15 @@ from typing import Protocol
 
 
 class NativeRenderer(Protocol):
-    """The native half: request bytes to answer bytes, from any thread."""
+    """What is told of the native half."""
 
     @property
     def backend(self) -> str:
         """Name of the tokenizer implementation in use."""
         ...
 
-    def begin(self, route: str, body: bytes, request_id: str | None = None, /) -> object:
-        """The finished answer's bytes; `RequestError` for a request that has none."""
-        ...
-
     def stats(self) -> dict[str, int]:
         """Counters and sizes of the caches."""
-        ...
-
-    def tokenizer_info(self) -> bytes:
-        """The answer of `GET /tokenizer_info`."""
         ...
 
 
@@ -55,4 +47,12 @@ class Renderer(Protocol):
     @property
     def spec(self) -> ModelSpec:
         """The model that it renders for."""
+        ...
+
+    def render(self, route: str, body: bytes, request_id: str | None = None, /) -> bytes:
+        """The answer's bytes, from any thread; `RequestError` for a request that has none."""
+        ...
+
+    def tokenizer_info(self) -> bytes:
+        """The answer of `GET /tokenizer_info`."""
         ...

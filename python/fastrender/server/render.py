@@ -90,14 +90,14 @@ class RenderRoute:
         """Serve `path` with `renderer`; lane, budget and metrics are shared by all routes."""
         self._path = path
         self._route = RENDER_ROUTES[path]
-        self._native = renderer.native
+        self._renderer = renderer
         self._lane = lane
         self._budget = budget
         self._metrics = metrics
         self._requests = metrics.requests_of(path, "POST")
         self._most_bytes = config.max_request_bytes
         self._timeout = config.request_timeout or None
-        general = self._native.backend == _GENERAL_BACKEND
+        general = renderer.native.backend == _GENERAL_BACKEND
         self._inline_bytes = _INLINE_BYTES_GENERAL if general else _INLINE_BYTES
         # A template of the client's may take its time, whatever its length.
         if config.trust_request_chat_template and self._route in ("chat", "tokenize"):
@@ -219,9 +219,6 @@ class RenderRoute:
     def _begin(self, body: bytes, request_id: str | None, span: Span) -> bytes:
         span.started = time.perf_counter()
         try:
-            answer = self._native.begin(self._route, body, request_id)
+            return self._renderer.render(self._route, body, request_id)
         finally:
             span.ended = time.perf_counter()
-        if not isinstance(answer, bytes):
-            raise TypeError(f"the native renderer answered with {type(answer).__name__}")
-        return answer

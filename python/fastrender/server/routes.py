@@ -162,7 +162,7 @@ class Operations:
 
     async def tokenizer_info(self, request: Request) -> Response:
         """How the tokenizer is set up."""
-        return Response(self._renderer.native.tokenizer_info(), media_type="application/json")
+        return Response(self._renderer.tokenizer_info(), media_type="application/json")
 
 
 def _permission(created: int) -> dict[str, Any]:

@@ -5,6 +5,8 @@
 mod convert;
 mod error;
 mod renderer;
+mod template;
+mod tokenizer;
 
 #[pyo3::pymodule(gil_used = false)]
 mod _native {
@@ -14,6 +16,12 @@ mod _native {
     use super::error::{RequestError, SetupError, error_envelope, request_error};
     #[pymodule_export]
     use super::renderer::{MediaReference, Pending, Renderer};
+
+    #[pymodule_export]
+    use super::template::{ChatTemplate, TemplateError};
+
+    #[pymodule_export]
+    use super::tokenizer::Tokenizer;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

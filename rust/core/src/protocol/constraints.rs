@@ -16,6 +16,11 @@ pub struct StructuredOutputs<'a> {
 }
 
 impl StructuredOutputs<'_> {
+    /// Just one constraint is left, now that `response_format` has been merged in.
+    pub fn check(&self) -> Result<()> {
+        count_constraints(&self.fields)
+    }
+
     /// Append every field, nulls included, in declaration order.
     pub fn write(&self, out: &mut Vec<u8>) {
         self.fields.write(out);
@@ -81,7 +86,7 @@ fn dump_structural_tag(format: &Map<'_>) -> Result<String> {
     Ok(python_dumps(&Json::Object(ordered)))
 }
 
-/// Read both fields and merge them: `response_format` becomes one more constraint, and just one may be left.
+/// Read both fields and merge them: `response_format` becomes one more constraint.
 pub fn read<'a>(body: Fields<'_, 'a>) -> Result<Option<StructuredOutputs<'a>>> {
     let given = body.object("structured_outputs")?;
     let mut fields = read_given(given.unwrap_or(&Map::new()))?;
@@ -108,7 +113,6 @@ pub fn read<'a>(body: Fields<'_, 'a>) -> Result<Option<StructuredOutputs<'a>>> {
         }
         Some(_) => fields.insert("structural_tag", dump_structural_tag(format)?.into()),
     }
-    count_constraints(&fields)?;
     Ok(Some(StructuredOutputs { fields }))
 }
 
@@ -162,11 +166,11 @@ mod tests {
         let Ok(Json::Object(map)) = Json::parse(text) else { panic!("not an object") };
         check_raw(&map, None)?;
         check_raw_response_format(&map)?;
-        Ok(read(Fields::new(&map, "body"))?.map(|outputs| {
-            let mut out = Vec::new();
-            outputs.write(&mut out);
-            String::from_utf8(out).unwrap()
-        }))
+        let Some(outputs) = read(Fields::new(&map, "body"))? else { return Ok(None) };
+        outputs.check()?;
+        let mut out = Vec::new();
+        outputs.write(&mut out);
+        Ok(Some(String::from_utf8(out).unwrap()))
     }
 
     #[test]

@@ -127,30 +127,74 @@ fn write_bool(out: &mut Vec<u8>, value: bool) {
     out.extend_from_slice(if value { b"true" } else { b"false" });
 }
 
-/// Four decimal digits of each number below 10,000.
-static DIGITS: [[u8; 4]; 10_000] = {
-    let mut table = [[b'0'; 4]; 10_000];
+/// Numbers that one table look-up turns into digits.
+const GROUP: u32 = 10_000;
+/// Numbers that take at most seven digits, which leave room for a comma in eight bytes.
+const SHORT: u32 = 10_000_000;
+/// Ids that are formatted before they are appended.
+const BLOCK: usize = 512;
+/// Bytes of the longest id and its comma.
+const LONGEST: usize = 11;
+
+/// The digits of each number below 10,000, the first in the lowest byte, and how many they are.
+static DIGITS: [(u32, u32); GROUP as usize] = {
+    let mut table = [(0, 0); GROUP as usize];
     let mut number = 0;
-    while number < 10_000 {
-        let mut rest = number;
-        let mut place = 4;
-        while place > 0 {
-            place -= 1;
-            table[number][place] = b"0123456789"[rest % 10];
+    while number < table.len() {
+        let (mut digits, mut length, mut rest) = (0, 0, number);
+        while rest > 0 || length == 0 {
+            digits = digits << 8 | b"0123456789"[rest % 10] as u32;
+            length += 1;
             rest /= 10;
         }
+        table[number] = (digits, length);
         number += 1;
     }
     table
 };
 
-/// Append a list of ids. This is the bulk of an answer, so digits come from a table, four at a time.
+/// The same with leading zeros: always four.
+static PADDED: [u32; GROUP as usize] = {
+    let mut table = [0; GROUP as usize];
+    let mut number = 0;
+    while number < table.len() {
+        let (digits, length) = DIGITS[number];
+        // Zeros go to the low bytes, which come first.
+        table[number] = if length == 4 { digits } else { digits << (32 - 8 * length) | 0x3030_3030 >> (8 * length) };
+        number += 1;
+    }
+    table
+};
+
+/// Write `id` and a comma at `at`; the place behind. Ids are the bulk of an answer, so that a short one is a table
+/// look-up or two and one store of eight bytes, of which those behind the comma are overwritten next.
+fn format_id(id: u32, block: &mut [u8], at: usize) -> usize {
+    if id >= SHORT {
+        let mut buffer = itoa::Buffer::new();
+        let digits = buffer.format(id).as_bytes();
+        block[at..at + digits.len()].copy_from_slice(digits);
+        block[at + digits.len()] = b',';
+        return at + digits.len() + 1;
+    }
+    let (digits, length) = if id < GROUP {
+        let (digits, length) = DIGITS[id as usize];
+        (u64::from(digits), length)
+    } else {
+        let (digits, length) = DIGITS[(id / GROUP) as usize];
+        (u64::from(digits) | u64::from(PADDED[(id % GROUP) as usize]) << (8 * length), length + 4)
+    };
+    let word = digits | u64::from(b',') << (8 * length);
+    block[at..at + 8].copy_from_slice(&word.to_le_bytes());
+    at + length as usize + 1
+}
+
+/// Append a list of ids.
 pub(super) fn write_ids(out: &mut Vec<u8>, ids: &[u32]) {
     out.push(b'[');
-    let mut scratch = [0u8; 11];
-    for &id in ids {
-        let length = format_id(id, &mut scratch);
-        out.extend_from_slice(&scratch[..length]);
+    let mut block = [0u8; BLOCK * LONGEST + 8];
+    for ids in ids.chunks(BLOCK) {
+        let end = ids.iter().fold(0, |at, id| format_id(*id, &mut block, at));
+        out.extend_from_slice(&block[..end]);
     }
     if !ids.is_empty() {
         out.pop();
@@ -158,33 +202,14 @@ pub(super) fn write_ids(out: &mut Vec<u8>, ids: &[u32]) {
     out.push(b']');
 }
 
-/// Write `id` and a comma; the number of bytes.
-fn format_id(id: u32, scratch: &mut [u8; 11]) -> usize {
-    let mut length = 0;
-    let mut push = |digits: &[u8]| {
-        scratch[length..length + digits.len()].copy_from_slice(digits);
-        length += digits.len();
-    };
-    let groups = [id / 100_000_000, id / 10_000 % 10_000, id % 10_000];
-    let first = groups.iter().position(|group| *group != 0).unwrap_or(2);
-    for (i, group) in groups.iter().enumerate().skip(first) {
-        let digits = &DIGITS[*group as usize];
-        let skip = if i == first { digits.iter().take(3).take_while(|digit| **digit == b'0').count() } else { 0 };
-        push(&digits[skip..]);
-    }
-    push(b",");
-    length
-}
-
 fn write_offsets(out: &mut Vec<u8>, offsets: &[(u32, u32)]) {
     out.push(b'[');
-    let mut scratch = [0u8; 11];
+    let mut pair = [0u8; 2 * LONGEST + 8];
     for (start, end) in offsets {
         out.push(b'[');
-        let length = format_id(*start, &mut scratch);
-        out.extend_from_slice(&scratch[..length]);
-        let length = format_id(*end, &mut scratch);
-        out.extend_from_slice(&scratch[..length - 1]);
+        let middle = format_id(*start, &mut pair, 0);
+        let end = format_id(*end, &mut pair, middle);
+        out.extend_from_slice(&pair[..end - 1]);
         out.extend_from_slice(b"],");
     }
     if !offsets.is_empty() {
@@ -199,7 +224,8 @@ mod tests {
 
     #[test]
     fn ids_of_every_length() {
-        let ids = [0, 9, 10, 99, 100, 9_999, 10_000, 151_643, 1_000_000, 99_999_999, 100_000_000, u32::MAX];
+        let edges = [999_999, 1_000_000, 9_999_999, 10_000_000, 99_999_999, 100_000_000, u32::MAX];
+        let ids: Vec<u32> = (0..200_000).chain(edges).collect();
         let mut out = Vec::new();
         write_ids(&mut out, &ids);
         let want: Vec<String> = ids.iter().map(u32::to_string).collect();

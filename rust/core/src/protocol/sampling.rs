@@ -147,6 +147,9 @@ impl<'a> SamplingRequest<'a> {
         if temperature > 0.0 && temperature < LEAST_TEMPERATURE {
             temperature = LEAST_TEMPERATURE;
         }
+        if let Some(outputs) = &self.structured_outputs {
+            outputs.check()?;
+        }
         let params = SamplingParams {
             request: self,
             logit_bias: self.logit_bias.as_deref().map(resolve_logit_bias).transpose()?,

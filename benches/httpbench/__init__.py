@@ -1,0 +1,1 @@
+"""Parts of the HTTP benchmark, which `http_bench.py` puts together."""

@@ -1,0 +1,137 @@
+"""The Rust half: request bytes to response bytes, and the pieces that make sense alone."""
+
+import datetime
+from collections.abc import Mapping, Sequence
+from typing import Any, final
+
+__version__: str
+
+class RequestError(Exception):
+    """A request that cannot be served.
+
+    `body` is the ready OpenAI envelope with `message`, `type`, `param` and, as `code`, `status`.
+    """
+
+    status: int
+    type: str
+    param: str | None
+    message: str
+    body: bytes
+
+class SetupError(ValueError):
+    """A model folder or a setting that no renderer can be built from."""
+
+def error_envelope(message: str, type: str, param: str | None, code: int) -> bytes:
+    """The OpenAI error envelope: `{"error":{"message","type","param","code"}}`."""
+
+def request_error(message: str, type: str, param: str | None, code: int) -> RequestError:
+    """A `RequestError` to raise, with all its attributes."""
+
+@final
+class MediaReference:
+    """A medium that a request refers to.
+
+    `modality` is `image`, `audio` or `video`; `kind` the content part's (`image_url`, …); `source`
+    a URL or base64 data, `None` for a part that names only a `uuid`.
+    """
+
+    @property
+    def modality(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def source(self) -> str | None: ...
+    @property
+    def uuid(self) -> str | None: ...
+
+@final
+class Pending:
+    """A request that waits for its `media`, listed in request order."""
+
+    @property
+    def media(self) -> list[MediaReference]: ...
+
+@final
+class Renderer:
+    """Renders requests for one model. Immutable; any number of threads may call it at once."""
+
+    def __new__(cls, spec_json: bytes, tokenizer_json: bytes) -> Renderer:
+        """`spec_json` is `{"model": …, "settings": …}`; a `SetupError` says what is wrong."""
+
+    def begin(self, route: str, body: bytes, request_id: str | None = None) -> bytes | Pending:
+        """Serve one body of `chat`, `completions`, `tokenize` or `detokenize`.
+
+        The response bytes, or what they wait for; `RequestError` for a request that has no answer.
+        """
+
+    def stats(self) -> dict[str, int]:
+        """Counters of the tokenizer's segment cache."""
+
+    @property
+    def backend(self) -> str:
+        """Which tokenizer implementation encodes."""
+
+class TemplateError(ValueError):
+    """A chat template that cannot be compiled, or that failed while rendering."""
+
+@final
+class ChatTemplate:
+    """A chat template, compiled once; renders as transformers does with Jinja2."""
+
+    def __new__(
+        cls, source: str, special_tokens: Mapping[str, str] | None = None
+    ) -> ChatTemplate: ...
+    def render(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        documents: Sequence[Mapping[str, Any]] | None = None,
+        now: datetime.datetime | None = None,
+        **kwargs: Any,
+    ) -> str:
+        """The text of a conversation; `TemplateError` where transformers raises."""
+
+@final
+class Tokenizer:
+    """A tokenizer. Immutable but for its caches; any number of threads may use it at once."""
+
+    def __new__(cls, tokenizer_json: bytes, spec_json: bytes | None = None) -> Tokenizer:
+        """`spec_json` is the `tokenizer` of a render spec; a `SetupError` says what is wrong."""
+
+    @property
+    def backend(self) -> str:
+        """Which implementation encodes, and why."""
+
+    def encode(
+        self,
+        text: str,
+        *,
+        add_special_tokens: bool = True,
+        max_length: int | None = None,
+        truncation_side: str = "right",
+    ) -> bytes:
+        """Ids as little-endian 32-bit integers."""
+
+    def encode_with_offsets(
+        self,
+        text: str,
+        *,
+        add_special_tokens: bool = True,
+        max_length: int | None = None,
+        truncation_side: str = "right",
+    ) -> tuple[bytes, bytes]:
+        """Ids, and start and end of each in characters of the text, all as `encode` gives ids."""
+
+    def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+        """Text of ids; ids outside the vocabulary give nothing."""
+
+    def id_to_token(self, id: int) -> str | None: ...
+    def token_to_id(self, token: str) -> int | None: ...
+    @property
+    def max_token_id(self) -> int: ...
+    @property
+    def longest_token_chars(self) -> int:
+        """Characters of the longest piece of the vocabulary."""
+
+    def cache_stats(self) -> tuple[int, int, int, int]:
+        """Hits, misses, bytes and entries of the cache of segments."""

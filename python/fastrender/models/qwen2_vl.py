@@ -1,0 +1,14 @@
+"""Qwen2-VL."""
+
+from fastrender.models.family import ModelFamily, register
+
+FAMILY = register(
+    ModelFamily(
+        name="qwen2_vl",
+        architectures=("Qwen2VLForConditionalGeneration",),
+        media_placeholders={
+            "image": "<|vision_start|><|image_pad|><|vision_end|>",
+            "video": "<|vision_start|><|video_pad|><|vision_end|>",
+        },
+    )
+)

@@ -1,0 +1,100 @@
+//! Filters that make numbers.
+
+use minijinja::{State, Value};
+
+use crate::template::operators::{self, Number, number};
+use crate::template::percent::{parse_float, parse_int};
+use crate::template::value::{Args, Outcome, Py, fail, py, type_name, undefined_error};
+
+pub(super) fn abs(_: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
+    let [] = args.bind("abs", [])?;
+    match number(value) {
+        Some(Number::Int(number)) => {
+            number.checked_abs().map(Value::from).ok_or_else(|| fail("an integer is too large"))
+        }
+        Some(Number::Float(number)) => Ok(Value::from(number.abs())),
+        None if value.is_undefined() => Err(undefined_error("computed with")),
+        None => Err(fail(format!("`abs` wants a number, not `{}`", type_name(value)))),
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "Python truncates too; larger floats are refused")]
+fn truncate(number: f64) -> Option<i128> {
+    (number.is_finite() && number.abs() < 1.7e38).then_some(number as i128)
+}
+
+pub(super) fn int(_: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
+    let [default, base] = args.bind("int", ["default", "base"])?;
+    let default = default.cloned().unwrap_or_else(|| Value::from(0));
+    let base = base.map_or(Some(10), |base| operators::integer(base).and_then(|base| u32::try_from(base).ok()));
+    let base = base.ok_or_else(|| fail("`int` wants an integer for its base"))?;
+    let whole = match py(value) {
+        Py::Undefined => return Err(undefined_error("made an integer")),
+        Py::BigInt(_) => return Ok(value.clone()),
+        Py::Str(text) => parse_int(text, base).or_else(|| truncate(parse_float(text)?)),
+        _ => match number(value) {
+            Some(Number::Int(number)) => Some(number),
+            Some(Number::Float(number)) => truncate(number),
+            None => None,
+        },
+    };
+    Ok(whole.map_or(default, Value::from))
+}
+
+pub(super) fn float(_: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
+    let [default] = args.bind("float", ["default"])?;
+    let default = default.cloned().unwrap_or_else(|| Value::from(0.0));
+    let number = match py(value) {
+        Py::Undefined => return Err(undefined_error("made a float")),
+        Py::Str(text) => parse_float(text),
+        Py::BigInt(number) => number.0.parse().ok(),
+        _ => number(value).map(operators::float),
+    };
+    Ok(number.map_or(default, Value::from))
+}
+
+pub(super) fn round(_: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
+    let [precision, method] = args.bind("round", ["precision", "method"])?;
+    let precision = precision.map_or(Some(0), operators::integer).and_then(|digits| i32::try_from(digits).ok());
+    let precision = precision.filter(|digits| (-300..=300).contains(digits));
+    let precision = precision.ok_or_else(|| fail("`round` wants a small integer for its precision"))?;
+    let method = method.map_or(Some("common"), Value::as_str).unwrap_or_default();
+    let number = match number(value) {
+        Some(number) => number,
+        None if value.is_undefined() => return Err(undefined_error("rounded")),
+        None => return Err(fail(format!("`round` wants a number, not `{}`", type_name(value)))),
+    };
+    let scale = 10f64.powi(precision);
+    match (method, number) {
+        ("common", Number::Int(number)) => Ok(Value::from(round_int(number, precision)?)),
+        ("common", Number::Float(number)) => Ok(Value::from(round_float(number, precision))),
+        ("ceil", number) => Ok(Value::from((operators::float(number) * scale).ceil() / scale)),
+        ("floor", number) => Ok(Value::from((operators::float(number) * scale).floor() / scale)),
+        _ => Err(fail("`round` knows the methods common, ceil and floor")),
+    }
+}
+
+/// Python rounds integers to powers of ten, a half to the even one.
+fn round_int(number: i128, precision: i32) -> Outcome<i128> {
+    if precision >= 0 {
+        return Ok(number);
+    }
+    let Some(unit) = 10i128.checked_pow(precision.unsigned_abs()) else { return Ok(0) };
+    let (whole, rest) = (number.div_euclid(unit), number.rem_euclid(unit));
+    let up = rest * 2 > unit || (rest * 2 == unit && whole % 2 != 0);
+    (whole + i128::from(up)).checked_mul(unit).ok_or_else(|| fail("an integer is too large"))
+}
+
+/// Correctly rounded, through the decimal text.
+fn round_float(number: f64, precision: i32) -> f64 {
+    if !number.is_finite() {
+        return number;
+    }
+    match usize::try_from(precision) {
+        Ok(digits) => format!("{number:.digits$}").parse().unwrap_or(number),
+        Err(_) => {
+            let unit = 10f64.powi(-precision);
+            (number / unit).round_ties_even() * unit
+        }
+    }
+}
