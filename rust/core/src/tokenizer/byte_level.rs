@@ -1,7 +1,8 @@
 //! BPE of words of bytes.
 
-use super::merges::{Merges, Scratch};
-use super::vocabulary::{Index, Pieces, Vocabulary};
+use super::merges::{Merge, Merges, NO_MERGE, Scratch, Symbol};
+use super::vocabulary::{Pieces, Vocabulary};
+use super::whole_words::WholeWords;
 use super::word_cache::{Key, MAX_WORD, WordCache};
 
 /// Byte-level BPE: symbols are bytes.
@@ -9,10 +10,12 @@ pub(super) struct ByteLevelBpe {
     merges: Merges,
     /// Ids of the single bytes, as far as they have one. A byte that has none is left out, as the library does.
     bytes: [Option<u32>; 256],
+    /// Merges of two single bytes, by both: where every word's merging begins.
+    byte_pairs: Vec<Merge>,
     /// Bytes that an id stands for; absent if its piece is not in the byte alphabet.
     pieces: Pieces,
     /// Pieces that, standing alone as a word, are one id.
-    whole: Index,
+    whole: WholeWords,
     cache: WordCache,
 }
 
@@ -33,8 +36,13 @@ impl ByteLevelBpe {
             pieces.insert(id, &raw).ok_or("ids of the vocabulary are too far apart")?;
         }
         pieces.shrink();
-        let whole = Index::with_capacity(vocabulary.len());
-        let mut bpe = Self { merges, bytes, pieces, whole, cache: WordCache::new() };
+        let pair = |left: Option<u32>, right: Option<u32>| match (left, right) {
+            (Some(left), Some(right)) => merges.of(left, right),
+            _ => NO_MERGE,
+        };
+        let byte_pairs = bytes.iter().flat_map(|&left| bytes.iter().map(move |&right| pair(left, right))).collect();
+        let whole = WholeWords::with_capacity(vocabulary.len());
+        let mut bpe = Self { merges, bytes, byte_pairs, pieces, whole, cache: WordCache::new() };
         let (mut scratch, mut found) = (Scratch::default(), Vec::new());
         for id in 0..u32::try_from(bpe.pieces.limit()).unwrap_or(u32::MAX) {
             let Some(piece) = bpe.pieces.get(id).filter(|piece| piece.len() > 1) else { continue };
@@ -45,7 +53,7 @@ impl ByteLevelBpe {
                     continue;
                 }
             }
-            bpe.whole.insert(&bpe.pieces, id).ok_or("two pieces stand for the same bytes")?;
+            bpe.whole.insert(&bpe.pieces, id);
         }
         Ok(bpe)
     }
@@ -77,9 +85,24 @@ impl ByteLevelBpe {
     }
 
     fn merge(&self, word: &[u8], scratch: &mut Scratch, out: &mut Vec<u32>) {
+        let symbols = &mut scratch.symbols;
+        symbols.clear();
+        for (at, &byte) in word.iter().enumerate() {
+            let Some(id) = self.bytes[usize::from(byte)] else {
+                return self.merge_known(word, scratch, out);
+            };
+            let next = word.get(at + 1).map(|&next| self.byte_pairs[usize::from(byte) << 8 | usize::from(next)]);
+            symbols.push(Symbol { id, merge: next.unwrap_or(NO_MERGE) });
+        }
+        self.merges.apply(symbols, out);
+    }
+
+    /// As [`Self::merge`], without the bytes that have no token.
+    fn merge_known(&self, word: &[u8], scratch: &mut Scratch, out: &mut Vec<u32>) {
         scratch.ids.clear();
         scratch.ids.extend(word.iter().filter_map(|&byte| self.bytes[usize::from(byte)]));
-        self.merges.apply(scratch, out);
+        self.merges.begin(&scratch.ids, &mut scratch.symbols);
+        self.merges.apply(&mut scratch.symbols, out);
     }
 }
 

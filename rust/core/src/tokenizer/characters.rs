@@ -85,7 +85,8 @@ impl CharacterBpe {
                 scratch.ids.extend(bytes.iter().map(|&byte| self.bytes[usize::from(byte)]));
             }
         }
-        self.merges.apply(scratch, out);
+        self.merges.begin(&scratch.ids, &mut scratch.symbols);
+        self.merges.apply(&mut scratch.symbols, out);
     }
 }
 

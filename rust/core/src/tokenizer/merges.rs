@@ -2,9 +2,6 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::hash::{BuildHasherDefault, Hasher};
-
-use hashbrown::HashMap;
 
 use super::vocabulary::Vocabulary;
 use super::word_cache::{fold, high, low};
@@ -13,54 +10,48 @@ use super::word_cache::{fold, high, low};
 const SCAN_LIMIT: usize = 48;
 
 const NO_RANK: u32 = u32::MAX;
+const SEED: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// What two adjacent symbols become, and how early.
 #[derive(Clone, Copy)]
-struct Merge {
+pub(super) struct Merge {
     rank: u32,
     product: u32,
 }
 
 #[derive(Clone, Copy)]
-struct Symbol {
-    id: u32,
-    /// The merge with the symbol behind; `NO_RANK` if there is none.
-    merge: Merge,
+pub(super) struct Symbol {
+    pub id: u32,
+    /// The merge with the symbol behind; `NO_MERGE` if there is none.
+    pub merge: Merge,
 }
 
 /// Buffers of one call.
 #[derive(Default)]
 pub(super) struct Scratch {
-    symbols: Vec<Symbol>,
-    /// The symbols that [`Merges::apply`] begins with.
+    pub symbols: Vec<Symbol>,
     pub ids: Vec<u32>,
 }
 
+/// The merges by pair, in one open table, with a filter in front: most pairs that are asked for have no merge, and the
+/// filter stays in the second-level cache where the table does not.
 pub(super) struct Merges {
-    by_pair: HashMap<u64, Merge, BuildHasherDefault<PairHasher>>,
+    slots: Vec<Slot>,
+    filter: Vec<u64>,
 }
 
-/// A pair of ids is two small numbers: one multiplication spreads them well enough, and this is the innermost loop.
-#[derive(Default)]
-struct PairHasher(u64);
-
-impl Hasher for PairHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_u64(self.0 << 8 | u64::from(byte));
-        }
-    }
-
-    #[inline]
-    fn write_u64(&mut self, pair: u64) {
-        self.0 = fold(pair, 0x9E37_79B9_7F4A_7C15);
-    }
-
-    #[inline]
-    fn finish(&self) -> u64 {
-        self.0
-    }
+#[derive(Clone, Copy)]
+struct Slot {
+    pair: u64,
+    merge: Merge,
 }
+
+/// No pair: no symbol has this id.
+const EMPTY: u64 = u64::MAX;
+pub(super) const NO_MERGE: Merge = Merge { rank: NO_RANK, product: 0 };
+
+/// Bits of the filter for each merge: one in sixteen of the other pairs passes.
+const FILTER_BITS: usize = 16;
 
 #[inline]
 fn pair(left: u32, right: u32) -> u64 {
@@ -73,37 +64,80 @@ impl Merges {
         pairs: impl ExactSizeIterator<Item = (&'a str, &'a str)>,
         vocabulary: &Vocabulary,
     ) -> Option<Self> {
-        let mut by_pair = HashMap::with_capacity_and_hasher(pairs.len(), BuildHasherDefault::default());
+        let slots = (pairs.len() * 4 / 3 + 1).next_power_of_two();
+        let filter = (pairs.len() * FILTER_BITS / 64 + 1).next_power_of_two();
+        let mut merges = Self { slots: vec![Slot { pair: EMPTY, merge: NO_MERGE }; slots], filter: vec![0; filter] };
         let mut joined = String::new();
         for (rank, (left, right)) in (0_u32..NO_RANK).zip(pairs) {
             joined.clear();
             joined.push_str(left);
             joined.push_str(right);
             let product = vocabulary.id(&joined)?;
-            by_pair.insert(pair(vocabulary.id(left)?, vocabulary.id(right)?), Merge { rank, product });
+            merges.insert(pair(vocabulary.id(left)?, vocabulary.id(right)?), Merge { rank, product });
         }
-        Some(Self { by_pair })
+        Some(merges)
+    }
+
+    fn insert(&mut self, pair: u64, merge: Merge) {
+        let hash = fold(pair, SEED);
+        let (word, bit) = self.filter_place(hash);
+        self.filter[word] |= bit;
+        let mut at = self.first_slot(hash);
+        while self.slots[at].pair != EMPTY && self.slots[at].pair != pair {
+            at = (at + 1) & (self.slots.len() - 1);
+        }
+        self.slots[at] = Slot { pair, merge };
+    }
+
+    #[inline]
+    fn filter_place(&self, hash: u64) -> (usize, u64) {
+        (high(hash) as usize & (self.filter.len() - 1), 1 << (hash >> 58))
+    }
+
+    #[inline]
+    fn first_slot(&self, hash: u64) -> usize {
+        low(hash) as usize & (self.slots.len() - 1)
     }
 
     /// Ids that a merge makes or takes.
     pub(super) fn ids(&self) -> impl Iterator<Item = (u32, u32, u32)> {
-        self.by_pair.iter().map(|(&pair, merge)| (high(pair), low(pair), merge.product))
+        let used = self.slots.iter().filter(|slot| slot.pair != EMPTY);
+        used.map(|slot| (high(slot.pair), low(slot.pair), slot.merge.product))
     }
 
     #[inline]
-    fn of(&self, left: u32, right: u32) -> Merge {
-        self.by_pair.get(&pair(left, right)).copied().unwrap_or(Merge { rank: NO_RANK, product: 0 })
+    pub(super) fn of(&self, left: u32, right: u32) -> Merge {
+        let pair = pair(left, right);
+        let hash = fold(pair, SEED);
+        let (word, bit) = self.filter_place(hash);
+        if self.filter[word] & bit == 0 {
+            return NO_MERGE;
+        }
+        let mut at = self.first_slot(hash);
+        loop {
+            let slot = self.slots[at & (self.slots.len() - 1)];
+            if slot.pair == pair {
+                return slot.merge;
+            }
+            if slot.pair == EMPTY {
+                return NO_MERGE;
+            }
+            at += 1;
+        }
     }
 
-    /// Append what the symbols in `scratch.ids` become.
-    pub(super) fn apply(&self, scratch: &mut Scratch, out: &mut Vec<u32>) {
-        if scratch.ids.len() > SCAN_LIMIT {
-            return self.apply_by_heap(&mut scratch.ids, out);
-        }
-        let symbols = &mut scratch.symbols;
+    /// Symbols of ids, for [`Self::apply`].
+    pub(super) fn begin(&self, ids: &[u32], symbols: &mut Vec<Symbol>) {
         symbols.clear();
-        let ids = &scratch.ids;
-        symbols.extend(ids.iter().enumerate().map(|(at, &id)| Symbol { id, merge: self.behind(ids.get(at + 1), id) }));
+        let merges = ids.windows(2).map(|two| self.of(two[0], two[1])).chain([NO_MERGE]);
+        symbols.extend(ids.iter().zip(merges).map(|(&id, merge)| Symbol { id, merge }));
+    }
+
+    /// Append what symbols become; each comes with what it and the next one merge to, as [`Self::of`] says.
+    pub(super) fn apply(&self, symbols: &mut Vec<Symbol>, out: &mut Vec<u32>) {
+        if symbols.len() > SCAN_LIMIT {
+            return self.apply_by_heap(symbols, out);
+        }
         loop {
             let mut first = (NO_RANK, 0);
             for (at, symbol) in symbols.iter().enumerate() {
@@ -117,7 +151,7 @@ impl Merges {
             }
             let id = symbols[at].merge.product;
             symbols.remove(at + 1);
-            let merge = self.behind(symbols.get(at + 1).map(|next| &next.id), id);
+            let merge = symbols.get(at + 1).map_or(NO_MERGE, |next| self.of(id, next.id));
             symbols[at] = Symbol { id, merge };
             if at > 0 {
                 symbols[at - 1].merge = self.of(symbols[at - 1].id, id);
@@ -126,49 +160,46 @@ impl Merges {
         out.extend(symbols.iter().map(|symbol| symbol.id));
     }
 
-    fn behind(&self, next: Option<&u32>, id: u32) -> Merge {
-        next.map_or(Merge { rank: NO_RANK, product: 0 }, |&next| self.of(id, next))
-    }
-
     /// As [`Self::apply`], in `n log n`.
-    fn apply_by_heap(&self, ids: &mut [u32], out: &mut Vec<u32>) {
+    fn apply_by_heap(&self, symbols: &mut [Symbol], out: &mut Vec<u32>) {
         const GONE: u32 = u32::MAX;
-        // Places are counted in 32 bits: a text of 4 GiB is refused long before.
-        let last = ids.len() - 1;
-        let mut next: Vec<usize> = (1..=ids.len()).collect();
-        let mut previous: Vec<usize> = (0..ids.len()).map(|at| at.wrapping_sub(1)).collect();
-        let mut queue = BinaryHeap::with_capacity(ids.len());
-        let push = |queue: &mut BinaryHeap<_>, at: usize, left: u32, right: u32| {
-            let merge = self.of(left, right);
+        let last = symbols.len() - 1;
+        let mut next: Vec<usize> = (1..=symbols.len()).collect();
+        let mut previous: Vec<usize> = (0..symbols.len()).map(|at| at.wrapping_sub(1)).collect();
+        let mut queue: BinaryHeap<_> = symbols[..last]
+            .iter()
+            .enumerate()
+            .filter(|(_, symbol)| symbol.merge.rank != NO_RANK)
+            .map(|(at, symbol)| Reverse((symbol.merge.rank, at)))
+            .collect();
+        while let Some(Reverse((rank, at))) = queue.pop() {
+            let right = next[at];
+            // An entry whose symbol has been merged since says nothing any more.
+            if symbols[at].id == GONE || symbols[at].merge.rank != rank {
+                continue;
+            }
+            symbols[at].id = symbols[at].merge.product;
+            symbols[right].id = GONE;
+            next[at] = next[right];
+            let behind = symbols.get(next[at]).map(|next| next.id);
+            let merge = behind.map_or(NO_MERGE, |behind| self.of(symbols[at].id, behind));
+            symbols[at].merge = merge;
             if merge.rank != NO_RANK {
                 queue.push(Reverse((merge.rank, at)));
             }
-        };
-        for at in 0..last {
-            push(&mut queue, at, ids[at], ids[at + 1]);
-        }
-        while let Some(Reverse((rank, at))) = queue.pop() {
-            let right = next[at];
-            if ids[at] == GONE || right > last {
-                continue;
-            }
-            let merge = self.of(ids[at], ids[right]);
-            if merge.rank != rank {
-                continue;
-            }
-            ids[at] = merge.product;
-            ids[right] = GONE;
-            next[at] = next[right];
             if next[at] <= last {
                 previous[next[at]] = at;
-                push(&mut queue, at, ids[at], ids[next[at]]);
             }
             if at > 0 {
                 let before = previous[at];
-                push(&mut queue, before, ids[before], ids[at]);
+                let merge = self.of(symbols[before].id, symbols[at].id);
+                symbols[before].merge = merge;
+                if merge.rank != NO_RANK {
+                    queue.push(Reverse((merge.rank, before)));
+                }
             }
         }
-        out.extend(ids.iter().copied().filter(|&id| id != GONE));
+        out.extend(symbols.iter().map(|symbol| symbol.id).filter(|&id| id != GONE));
     }
 }
 
@@ -191,10 +222,11 @@ mod tests {
             .map(|number| number % 3)
             .take(length)
             .collect();
-            let mut scratch = Scratch { ids: ids.clone(), ..Scratch::default() };
+            let mut symbols = Vec::new();
+            merges.begin(&ids, &mut symbols);
             let (mut scanned, mut heaped) = (Vec::new(), Vec::new());
-            merges.apply(&mut scratch, &mut scanned);
-            merges.apply_by_heap(&mut ids.clone(), &mut heaped);
+            merges.apply_by_heap(&mut symbols.clone(), &mut heaped);
+            merges.apply(&mut symbols, &mut scanned);
             assert_eq!(scanned, heaped, "{ids:?}");
         }
     }

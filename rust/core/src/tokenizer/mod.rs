@@ -21,6 +21,7 @@ mod split;
 #[cfg(test)]
 mod tests;
 mod vocabulary;
+mod whole_words;
 mod word_cache;
 
 use std::sync::OnceLock;
