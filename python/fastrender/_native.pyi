@@ -64,6 +64,12 @@ class Renderer:
         The response bytes, or what they wait for; `RequestError` for a request that has no answer.
         """
 
+    def finish_loading(self) -> bool:
+        """Wait until what is loaded in the background is there.
+
+        A server answers before that; whether the fastest encoder is among it.
+        """
+
     def stats(self) -> dict[str, int]:
         """Counters of the tokenizer's segment cache."""
 

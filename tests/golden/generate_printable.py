@@ -9,9 +9,9 @@ from pathlib import Path
 
 TARGET = Path(__file__).parents[2] / "rust/core/src/template/printable.rs"
 
-HEADER = """//! Characters that Python's `repr` escapes. Written by tests/golden/generate_printable.py: do not edit.
+HEADER = """//! Characters that Python's `repr` escapes. Written by `tests/golden/generate_printable.py`: do not edit.
 //!
-//! From CPython {python} (Unicode {unicode}).
+//! From `CPython` {python} (Unicode {unicode}).
 
 /// Whether `str.isprintable` holds.
 pub(super) fn is_printable(character: char) -> bool {{
@@ -21,6 +21,7 @@ pub(super) fn is_printable(character: char) -> bool {{
 }}
 
 #[rustfmt::skip]
+#[expect(clippy::unreadable_literal, reason = "code points")]
 const ESCAPED: [(u32, u32); {count}] = [
 """
 

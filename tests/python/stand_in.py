@@ -36,6 +36,9 @@ class Native:
     def __init__(self, calls: list[tuple[str, str | None]]) -> None:
         self.calls = calls
 
+    def finish_loading(self) -> bool:
+        return True
+
     def stats(self) -> dict[str, int]:
         return {"cache_hits": len(self.calls), "cache_bytes": 17}
 

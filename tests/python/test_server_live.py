@@ -64,7 +64,7 @@ def until(condition: Callable[[], bool], seconds: float = 10) -> None:
 
 def test_sigterm_lets_running_requests_finish_and_refuses_new_ones() -> None:
     with serving() as server, concurrent.futures.ThreadPoolExecutor(2) as pool:
-        running = [pool.submit(post, server, slow_body(1.5)) for _ in range(2)]
+        running = [pool.submit(post, server, slow_body(6)) for _ in range(2)]
         until(lambda: b"fastrender_requests_in_flight 3" in metrics(server))
         server.process.send_signal(signal.SIGTERM)
         assert server.logged("shutting down")
@@ -124,7 +124,7 @@ def test_sigterm_while_loading_ends_the_process() -> None:
 def test_health_answers_while_threads_render() -> None:
     with serving("--renderer-num-workers", "2") as server, client(server) as probe:
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
-            running = [pool.submit(post, server, slow_body(0.5)) for _ in range(4)]
+            running = [pool.submit(post, server, slow_body(5)) for _ in range(4)]
             times = []
             while not all(future.done() for future in running):
                 started = time.perf_counter()
@@ -312,7 +312,7 @@ def test_sigterm_drains_every_worker() -> None:
         serving("--workers", "2") as server,
         concurrent.futures.ThreadPoolExecutor(4) as pool,
     ):
-        running = [pool.submit(post, server, slow_body(1.5)) for _ in range(4)]
+        running = [pool.submit(post, server, slow_body(6)) for _ in range(4)]
         time.sleep(0.7)
         server.process.send_signal(signal.SIGTERM)
         assert [future.result().status_code for future in running] == [200] * 4

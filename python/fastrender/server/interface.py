@@ -12,6 +12,10 @@ class NativeRenderer(Protocol):
         """Name of the tokenizer implementation in use."""
         ...
 
+    def finish_loading(self) -> bool:
+        """Wait until what is loaded in the background is there."""
+        ...
+
     def stats(self) -> dict[str, int]:
         """Counters and sizes of the caches."""
         ...

@@ -12,6 +12,10 @@ use std::fmt::Write as _;
 /// Containers nested deeper than this are refused: parsing recurses.
 pub const MAX_DEPTH: usize = 256;
 
+/// Values that one text may hold. The tree takes some thirty bytes for a value of two; the longest honest body, a
+/// prompt of a million token ids, stays well below.
+pub const MAX_VALUES: usize = 2_000_000;
+
 /// Objects up to this size are searched for duplicate keys by comparison, larger ones by hashing.
 const LINEAR_KEYS: usize = 12;
 
@@ -154,7 +158,7 @@ impl<'a> IntoIterator for Map<'a> {
 impl<'a> Json<'a> {
     /// Parse a whole text.
     pub fn parse(text: &'a str) -> Result<Self, JsonError> {
-        let mut parser = Parser { bytes: text.as_bytes(), text, at: 0, depth: 0 };
+        let mut parser = Parser { bytes: text.as_bytes(), text, at: 0, depth: 0, values: 0 };
         let value = parser.document().map_err(|message| JsonError {
             position: text.get(..parser.at).map_or(parser.at, |head| head.chars().count()),
             message,
@@ -419,6 +423,7 @@ struct Parser<'a> {
     text: &'a str,
     at: usize,
     depth: usize,
+    values: usize,
 }
 
 type Parsed<T> = Result<T, &'static str>;
@@ -438,6 +443,10 @@ impl<'a> Parser<'a> {
     }
 
     fn value(&mut self) -> Parsed<Json<'a>> {
+        self.values += 1;
+        if self.values > MAX_VALUES {
+            return Err("too many values");
+        }
         match self.bytes.get(self.at) {
             Some(b'"') => {
                 self.at += 1;
@@ -736,6 +745,13 @@ mod tests {
         ] {
             assert_eq!(Json::parse(text).unwrap_err().position, position, "{text}");
         }
+    }
+
+    #[test]
+    fn the_number_of_values_is_bounded() {
+        let list = |n: usize| format!("[{}1]", "1,".repeat(n - 2));
+        assert!(Json::parse(&list(MAX_VALUES)).is_ok());
+        assert_eq!(Json::parse(&list(MAX_VALUES + 1)).unwrap_err().message, "too many values");
     }
 
     #[test]

@@ -68,6 +68,11 @@ impl Renderer {
         }
     }
 
+    /// Wait until what is loaded in the background is there; whether the fastest encoder is among it.
+    fn finish_loading(&self, py: Python<'_>) -> bool {
+        py.detach(|| self.0.tokenizer().finish_loading())
+    }
+
     /// Counters of the tokenizer's segment cache.
     fn stats(&self) -> std::collections::BTreeMap<&'static str, u64> {
         let stats = self.0.cache_stats();

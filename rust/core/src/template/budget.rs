@@ -14,9 +14,13 @@ use super::value::{Namespace, Outcome, fail};
 /// Bytes of new text that one unit of fuel pays for. The engine asks one unit for 64; this is on top.
 const BYTES_PER_FUEL: usize = 16;
 
+/// Items that one rendering may compare.
+const MAX_VISITS: u64 = 20_000_000;
+
 thread_local! {
     static LIMIT: Cell<usize> = const { Cell::new(usize::MAX) };
     static EMITTED: Cell<usize> = const { Cell::new(0) };
+    static VISITS: Cell<u64> = const { Cell::new(0) };
     static NOW: Cell<Option<Timestamp>> = const { Cell::new(None) };
     static NAMESPACES: RefCell<Vec<Arc<Namespace>>> = const { RefCell::new(Vec::new()) };
 }
@@ -30,6 +34,7 @@ impl Rendering {
         LIMIT.set(output_bytes);
         NOW.set(now);
         EMITTED.set(0);
+        VISITS.set(0);
         Rendering(())
     }
 }
@@ -56,6 +61,19 @@ pub(super) fn emit(bytes: usize) -> Outcome<()> {
 pub(super) fn check_size(bytes: usize) -> Outcome<()> {
     let limit = LIMIT.get();
     if bytes > limit { Err(fail(format!("the template makes more than {limit} bytes of text"))) } else { Ok(()) }
+}
+
+/// Count items that are compared or looked through; false when there were too many. A value that holds another one
+/// twice, again and again, is small and yet has no end.
+pub(super) fn visit(count: usize) -> bool {
+    let visits = VISITS.get() + count as u64;
+    VISITS.set(visits);
+    visits <= MAX_VISITS
+}
+
+/// Refuse to go on after too many visits, which comparisons themselves cannot.
+pub(super) fn check_visits() -> Outcome<()> {
+    if VISITS.get() > MAX_VISITS { Err(fail("the template compares too much")) } else { Ok(()) }
 }
 
 /// Pay for text that is about to be made.

@@ -63,13 +63,13 @@ fn arrange(callee: &Value, values: &[Value]) -> Outcome<Vec<Value>> {
         arranged[place] = value.clone();
     }
     let mut rest_named = Vec::new();
-    let mut caller = None;
+    let mut block = None;
     for (key, value) in &args.named {
         let place = parameters[..plain].iter().position(|parameter| parameter.as_str() == key.as_str());
         match place {
             Some(place) if is_missing(&arranged[place]) => arranged[place] = value.clone(),
             Some(_) => return Err(fail(format!("a macro got two values for `{key}`"))),
-            None if key.as_str() == Some("caller") && takes_caller => caller = Some(value.clone()),
+            None if key.as_str() == Some("caller") && takes_caller => block = Some(value.clone()),
             None if takes_named => rest_named.push((key.clone(), value.clone())),
             None => return Err(fail(format!("a macro has no parameter `{key}`"))),
         }
@@ -83,8 +83,8 @@ fn arrange(callee: &Value, values: &[Value]) -> Outcome<Vec<Value>> {
     if takes_named {
         arranged.push(Value::from_object(Dict::from_pairs(rest_named)?));
     }
-    if let Some(caller) = caller {
-        arranged.push(Value::from(Kwargs::from_iter([("caller", caller)])));
+    if let Some(block) = block {
+        arranged.push(Value::from(Kwargs::from_iter([("caller", block)])));
     }
     Ok(arranged)
 }

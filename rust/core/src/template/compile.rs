@@ -460,15 +460,11 @@ impl<'i, 'c, 'a> Rewriter<'i, 'c, 'a> {
             Instruction::BuildList(count) => self.build(place, environment::LIST, count),
             Instruction::BuildTuple(count) => self.build(place, environment::TUPLE, count),
             Instruction::LoadConst(value) => self.constant(place, normalized(value)),
-            Instruction::PushLoop(_) | Instruction::FastRecurse => {
-                self.apply(place, environment::ITERATE, 1);
-                self.push(place, instruction);
-            }
             Instruction::Iterate(end) => {
                 self.open.push(Open::Loop { start: place, end });
                 self.push(place, instruction);
             }
-            Instruction::UnpackList(_) => {
+            Instruction::PushLoop(_) | Instruction::FastRecurse | Instruction::UnpackList(_) => {
                 self.apply(place, environment::ITERATE, 1);
                 self.push(place, instruction);
             }
@@ -530,8 +526,8 @@ impl<'i, 'c, 'a> Rewriter<'i, 'c, 'a> {
         if !matches!(self.open[around], Open::Loop { start, end } if target == start || target == end) {
             return;
         }
-        for open in self.open[around + 1..].to_vec().into_iter().rev() {
-            if open == Open::Capture {
+        for inner in (around + 1..self.open.len()).rev() {
+            if self.open[inner] == Open::Capture {
                 self.push(place, Instruction::EndCapture);
                 self.push(place, Instruction::DiscardTop);
             } else {
@@ -541,15 +537,10 @@ impl<'i, 'c, 'a> Rewriter<'i, 'c, 'a> {
     }
 
     fn build(&mut self, place: u32, filter: &'a str, count: Option<usize>) {
-        match count {
-            Some(count) => self.apply(place, filter, count),
-            None => {
-                // The count is on the stack: the engine takes it from there.
-                self.apply(place, filter, 0);
-                if let Some((Instruction::ApplyFilter(_, count, _), _)) = self.out.last_mut() {
-                    *count = None;
-                }
-            }
+        self.apply(place, filter, count.unwrap_or(0));
+        // Without a count it is on the stack, where the engine takes it from.
+        if let (None, Some((Instruction::ApplyFilter(_, taken, _), _))) = (count, self.out.last_mut()) {
+            *taken = None;
         }
     }
 

@@ -102,7 +102,7 @@ fn base() -> Environment<'static> {
             }
         }
     });
-    environment.set_unknown_method_callback(|state, value, name, args| methods::call(state, value, name, args));
+    environment.set_unknown_method_callback(methods::call);
     for function in functions::FUNCTIONS {
         environment.add_global(function.name, Value::from_object::<Native>(function));
     }
@@ -137,11 +137,15 @@ fn add_operators(environment: &mut Environment<'static>) {
     environment.add_filter(MULTIPLY, |state: &State<'_, '_>, a: &Value, b: &Value| operators::multiply(state, a, b));
     environment.add_filter(MODULO, |state: &State<'_, '_>, a: &Value, b: &Value| operators::modulo(state, a, b));
     environment.add_filter(CONCAT, |state: &State<'_, '_>, a: &Value, b: &Value| operators::concat(state, a, b));
-    environment.add_filter(EQUAL, |a: &Value, b: &Value| operators::equal(a, b));
-    environment.add_filter(NOT_EQUAL, |a: &Value, b: &Value| !operators::equal(a, b));
-    for (name, chained) in [(LESS, 2), (LESS_EQUAL, 3), (GREATER, 4), (GREATER_EQUAL, 5), (IN, 6)] {
+    for (name, chained) in
+        [(EQUAL, 0), (NOT_EQUAL, 1), (LESS, 2), (LESS_EQUAL, 3), (GREATER, 4), (GREATER_EQUAL, 5), (IN, 6)]
+    {
         let comparison = CHAINED[chained].1;
-        environment.add_filter(name, move |a: &Value, b: &Value| comparison(a, b));
+        environment.add_filter(name, move |a: &Value, b: &Value| {
+            let holds = comparison(a, b)?;
+            budget::check_visits()?;
+            Ok::<bool, minijinja::Error>(holds)
+        });
     }
     for (name, comparison) in CHAINED {
         environment.add_filter(name, move |a: &Value, b: &Value| -> Outcome {

@@ -59,13 +59,13 @@ fn range(_: &mut State<'_, '_>, args: &Args<'_>) -> Outcome {
         let number = integer(value).and_then(|number| i64::try_from(number).ok());
         number.ok_or_else(|| fail(format!("`range` wants integers, not `{}`", type_name(value))))
     };
-    let (start, stop, step) = match args.positional {
-        [stop] => (0, number(stop)?, 1),
-        [start, stop] => (number(start)?, number(stop)?, 1),
-        [start, stop, step] => (number(start)?, number(stop)?, number(step)?),
+    let (start, end, step) = match args.positional {
+        [end] => (0, number(end)?, 1),
+        [start, end] => (number(start)?, number(end)?, 1),
+        [start, end, step] => (number(start)?, number(end)?, number(step)?),
         _ => return Err(fail("`range` takes one to three integers")),
     };
-    let distance = if step > 0 { i128::from(stop) - i128::from(start) } else { i128::from(start) - i128::from(stop) };
+    let distance = if step > 0 { i128::from(end) - i128::from(start) } else { i128::from(start) - i128::from(end) };
     let len = match step {
         0 => return Err(fail("`range` cannot step by 0")),
         _ if distance <= 0 => 0,
@@ -74,7 +74,7 @@ fn range(_: &mut State<'_, '_>, args: &Args<'_>) -> Outcome {
     if len > MAX_RANGE {
         return Err(fail(format!("a range may have {MAX_RANGE} items")));
     }
-    Ok(Value::from_object(Range { start, stop, step, len }))
+    Ok(Value::from_object(Range { start, stop: end, step, len }))
 }
 
 /// The pairs of `dict(mapping or pairs, **named)`.

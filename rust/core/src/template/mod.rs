@@ -208,7 +208,7 @@ impl ChatTemplate {
         let mut text = String::with_capacity(1024);
         let program = self.compiled.borrow_dependent();
         evaluate(&self.environment, program, root, &mut text).map_err(|error| template_error(&error))?;
-        budget::check_size(text.len()).map_err(|error| template_error(&error))?;
+        budget::check_size(text.len()).and_then(|()| budget::check_visits()).map_err(|error| template_error(&error))?;
         Ok(text)
     }
 }
@@ -235,7 +235,7 @@ fn check_objects(name: &str, values: Option<&Json<'_>>) -> Result<()> {
 }
 
 fn template_error(error: &minijinja::Error) -> Error {
-    let raised = std::error::Error::source(error).is_some_and(|source| source.is::<functions::Raised>());
+    let raised = std::error::Error::source(error).is_some_and(<dyn std::error::Error>::is::<functions::Raised>);
     let detail = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
     if raised {
         return Error::template(detail);

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use minijinja::{State, Value};
 
-use super::budget::{charge, charge_items};
+use super::budget::{self, charge, charge_items};
 use super::methods::{self, Attribute};
 use super::percent;
 use super::value::{
@@ -186,11 +186,13 @@ pub(super) fn equal(left: &Value, right: &Value) -> bool {
         return a == b;
     }
     match (py(left), py(right)) {
+        (Py::List(_) | Py::Tuple(_) | Py::Dict(_), _) if !budget::visit(1) => false,
         (Py::Undefined, Py::Undefined) | (Py::None, Py::None) => true,
         (Py::BigInt(a), Py::BigInt(b)) => a == b,
         (Py::List(a), Py::List(b)) | (Py::Tuple(a), Py::Tuple(b)) => {
-            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| equal(a, b))
+            std::ptr::eq(a, b) || (a.len() == b.len() && a.iter().zip(b).all(|(a, b)| equal(a, b)))
         }
+        (Py::Dict(a), Py::Dict(b)) if std::ptr::eq(a, b) => true,
         (Py::Dict(a), Py::Dict(b)) => {
             let matches = |(key, value): &(Value, Value)| b.get(key).is_some_and(|other| equal(value, other));
             a.len() == b.len() && a.entries().iter().all(matches)
@@ -292,7 +294,10 @@ pub(super) fn contains(container: &Value, item: &Value) -> Outcome<bool> {
             }
             Ok(iterate(container)?.iter().any(|other| equal(other, item)))
         }
-        _ => Ok(iterate(container)?.iter().any(|other| equal(other, item))),
+        _ => {
+            let items = iterate(container)?;
+            Ok(budget::visit(items.len()) && items.iter().any(|other| equal(other, item)))
+        }
     }
 }
 
@@ -306,8 +311,7 @@ pub(super) fn get_item(object: &Value, key: &Value) -> Outcome {
         }
         Py::Str(text) => integer(key).and_then(|key| {
             let place = place(key, count_chars(text))?;
-            let character = text.chars().nth(place).map(Value::from);
-            character
+            text.chars().nth(place).map(Value::from)
         }),
         Py::Object(_) => match object.downcast_object_ref::<Range>() {
             Some(range) => integer(key).and_then(|key| range.get(place(key, range.len)?)),
@@ -340,11 +344,11 @@ fn place(index: i128, len: usize) -> Option<usize> {
 }
 
 /// `object[start:stop:step]`.
-pub(super) fn slice(state: &State<'_, '_>, object: &Value, start: &Value, stop: &Value, step: &Value) -> Outcome {
+pub(super) fn slice(state: &State<'_, '_>, object: &Value, start: &Value, end: &Value, step: &Value) -> Outcome {
     if object.is_undefined() {
         return Err(undefined_error("sliced"));
     }
-    let bounds = [slice_bound(start)?, slice_bound(stop)?, slice_bound(step)?];
+    let bounds = [slice_bound(start)?, slice_bound(end)?, slice_bound(step)?];
     match py(object) {
         Py::Str(text) => {
             if text.is_ascii() && bounds[2].is_none_or(|step| step == 1) {
@@ -364,12 +368,12 @@ pub(super) fn slice(state: &State<'_, '_>, object: &Value, start: &Value, stop: 
         Py::Tuple(items) => tuple(slice_pick(bounds, items)?),
         _ => match object.downcast_object_ref::<Range>() {
             Some(range) => {
-                let (first, len, step) = slice_places(bounds, range.len)?;
+                let (first, count, step) = slice_places(bounds, range.len)?;
                 let step = range.step.saturating_mul(i64::try_from(step).unwrap_or(i64::MAX));
                 let start = i64::try_from(first).ok().and_then(|first| first.checked_mul(range.step));
                 let start = range.start.saturating_add(start.unwrap_or(0));
-                let stop = start.saturating_add(step.saturating_mul(i64::try_from(len).unwrap_or(i64::MAX)));
-                Ok(Value::from_object(Range { start, stop, step, len }))
+                let end = start.saturating_add(step.saturating_mul(i64::try_from(count).unwrap_or(i64::MAX)));
+                Ok(Value::from_object(Range { start, stop: end, step, len: count }))
             }
             None => Err(fail(format!("a value of type `{}` cannot be sliced", type_name(object)))),
         },
@@ -397,7 +401,7 @@ fn slice_pick<T: Clone>(bounds: [Option<i128>; 3], items: &[T]) -> Outcome<Vec<T
 }
 
 /// The first place, how many, and the step between them.
-fn slice_places([start, stop, step]: [Option<i128>; 3], len: usize) -> Outcome<(usize, usize, i128)> {
+fn slice_places([start, end, step]: [Option<i128>; 3], len: usize) -> Outcome<(usize, usize, i128)> {
     let step = step.unwrap_or(1);
     if step == 0 {
         return Err(fail("a slice cannot step by 0"));
@@ -406,8 +410,8 @@ fn slice_places([start, stop, step]: [Option<i128>; 3], len: usize) -> Outcome<(
     let (low, high) = if step > 0 { (0, len) } else { (-1, len - 1) };
     let clamp = |bound: i128| (if bound < 0 { bound.saturating_add(len) } else { bound }).clamp(low, high);
     let start = start.map_or(if step > 0 { low } else { high }, clamp);
-    let stop = stop.map_or(if step > 0 { high } else { low }, clamp);
-    let distance = if step > 0 { stop - start } else { start - stop };
+    let end = end.map_or(if step > 0 { high } else { low }, clamp);
+    let distance = if step > 0 { end - start } else { start - end };
     let count = if distance <= 0 { 0 } else { (distance - 1) / step.saturating_abs() + 1 };
     Ok((usize::try_from(start).unwrap_or(0), usize::try_from(count).unwrap_or(0), step))
 }

@@ -134,9 +134,9 @@ fn append_percent(out: &mut String, kind: char, value: &Value, mut spec: Spec) -
         's' | 'r' | 'a' => {
             let mut text = String::new();
             if kind == 's' {
-                text::append(&mut text, value)?
+                text::append(&mut text, value)?;
             } else {
-                text::append_repr(&mut text, value)?
+                text::append_repr(&mut text, value)?;
             }
             if let Some(precision) = spec.precision {
                 text = text.chars().take(precision).collect();

@@ -2,7 +2,7 @@
 
 use minijinja::{State, Value};
 
-use super::operators::{self, Number, compare, contains, equal, number};
+use super::operators::{self, compare, contains, equal, number};
 use super::value::{Args, Bound, Broken, Dict, DictView, Lazy, Native, Outcome, Py, Range, fail, py, type_name};
 use super::{filters, text};
 
@@ -43,7 +43,7 @@ pub(super) const TESTS: &[(&str, usize, Test)] = &[
     ("none", 0, |_, value, _| Ok(value.is_none())),
     ("number", 0, |_, value, _| Ok(number(value).is_some() || matches!(py(value), Py::BigInt(_)))),
     ("odd", 0, |state, value, _| Ok(equal(&operators::modulo(state, value, &Value::from(2))?, &Value::from(1)))),
-    ("sameas", 1, |_, value, args| same(value, one(args)?)),
+    ("sameas", 1, |_, value, args| Ok(same(value, one(args)?))),
     ("sequence", 0, |_, value, _| Ok(is_sequence(value))),
     ("string", 0, |_, value, _| Ok(value.as_str().is_some() || value.downcast_object_ref::<Broken>().is_some())),
     ("test", 0, |_, value, _| Ok(value.as_str().is_some_and(|name| find(name).is_some()))),
@@ -117,20 +117,15 @@ fn has_case(value: &Value, wanted: fn(char) -> bool, other: fn(char) -> bool) ->
 }
 
 /// `a is b`, where Python's answer does not depend on how values are stored.
-fn same(left: &Value, right: &Value) -> Outcome<bool> {
+fn same(left: &Value, right: &Value) -> bool {
     match (py(left), py(right)) {
-        (Py::None, Py::None) => Ok(true),
-        (Py::Bool(a), Py::Bool(b)) => Ok(a == b),
-        (Py::None | Py::Bool(_) | Py::Undefined, _) | (_, Py::None | Py::Bool(_) | Py::Undefined) => Ok(false),
-        (Py::Int(a), Py::Int(b)) if (-5..=256).contains(&a) && (-5..=256).contains(&b) => Ok(a == b),
-        (Py::List(a), Py::List(b)) => Ok(std::ptr::eq(a, b)),
-        (Py::Dict(a), Py::Dict(b)) => Ok(std::ptr::eq(a, b)),
-        _ if type_name(left) != type_name(right) => Ok(false),
-        (Py::Int(_), Py::Int(_)) | (Py::Float(_), Py::Float(_)) => {
-            Ok(operators::float(number(left).unwrap_or(Number::Int(0)))
-                .total_cmp(&operators::float(number(right).unwrap_or(Number::Int(0))))
-                .is_eq())
-        }
-        _ => Ok(equal(left, right)),
+        (Py::None, Py::None) => true,
+        (Py::Bool(a), Py::Bool(b)) => a == b,
+        (Py::None | Py::Bool(_) | Py::Undefined, _) | (_, Py::None | Py::Bool(_) | Py::Undefined) => false,
+        (Py::Int(a), Py::Int(b)) if (-5..=256).contains(&a) && (-5..=256).contains(&b) => a == b,
+        (Py::List(a), Py::List(b)) => std::ptr::eq(a, b),
+        (Py::Dict(a), Py::Dict(b)) => std::ptr::eq(a, b),
+        _ if type_name(left) != type_name(right) => false,
+        _ => equal(left, right),
     }
 }

@@ -1,6 +1,6 @@
-//! Characters that Python's `repr` escapes. Written by tests/golden/generate_printable.py: do not edit.
+//! Characters that Python's `repr` escapes. Written by `tests/golden/generate_printable.py`: do not edit.
 //!
-//! From CPython 3.11.7 (Unicode 14.0.0).
+//! From `CPython` 3.11.7 (Unicode 14.0.0).
 
 /// Whether `str.isprintable` holds.
 pub(super) fn is_printable(character: char) -> bool {
@@ -10,6 +10,7 @@ pub(super) fn is_printable(character: char) -> bool {
 }
 
 #[rustfmt::skip]
+#[expect(clippy::unreadable_literal, reason = "code points")]
 const ESCAPED: [(u32, u32); 701] = [
     (0x0, 0x1f), (0x7f, 0xa0), (0xad, 0xad), (0x378, 0x379), (0x380, 0x383), (0x38b, 0x38b),
     (0x38d, 0x38d), (0x3a2, 0x3a2), (0x530, 0x530), (0x557, 0x558), (0x58b, 0x58c), (0x590, 0x590),

@@ -3,6 +3,8 @@
 //! Line breaks are made one kind, `{% generation %}` becomes a scope of its own, string literals get Python's
 //! escapes, and what we do not support is refused with its line. Line numbers never change.
 
+use std::fmt::Write;
+
 use super::percent::parse_int;
 use crate::error::{Error, Result};
 
@@ -276,11 +278,11 @@ fn unescape(text: &str) -> std::result::Result<String, &'static str> {
             _ => {
                 let code = u32::from(escape);
                 out.push('\\');
-                out.push_str(&match code {
-                    0..=0xff => format!("x{code:02x}"),
-                    0x100..=0xffff => format!("u{code:04x}"),
-                    _ => format!("U{code:08x}"),
-                });
+                let _ = match code {
+                    0..=0xff => write!(out, "x{code:02x}"),
+                    0x100..=0xffff => write!(out, "u{code:04x}"),
+                    _ => write!(out, "U{code:08x}"),
+                };
             }
         }
     }

@@ -6,6 +6,7 @@ use std::fmt::{self, Write};
 use minijinja::Value;
 use minijinja::value::ValueKind;
 
+use super::budget;
 use super::printable::is_printable;
 use super::value::{Bound, Broken, Dict, DictView, Lazy, Namespace, Native, Outcome, Py, Range, fail, py};
 use crate::json::python_float;
@@ -59,6 +60,7 @@ pub(super) fn append_repr(out: &mut String, value: &Value) -> Outcome<()> {
                 if place > 0 {
                     out.push_str(", ");
                 }
+                budget::check_size(out.len())?;
                 append_repr(out, key)?;
                 out.push_str(": ");
                 append_repr(out, value)?;
@@ -76,6 +78,7 @@ fn append_items(out: &mut String, open: &str, items: &[Value], close: &str) -> O
         if place > 0 {
             out.push_str(", ");
         }
+        budget::check_size(out.len())?;
         append_repr(out, item)?;
     }
     out.push_str(close);

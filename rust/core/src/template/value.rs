@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use minijinja::value::{DynObject, Enumerator, Object, ObjectRepr, ValueKind};
 use minijinja::{Error, ErrorKind, State, Value};
 
-use super::{methods, operators, text};
+use super::{budget, methods, operators, text};
 use crate::json::{Json, Map};
 
 pub(super) type Outcome<T = Value> = Result<T, Error>;
@@ -273,6 +273,7 @@ impl Dict {
 pub(super) fn check_hashable(key: &Value) -> Outcome<()> {
     match py(key) {
         Py::List(_) | Py::Dict(_) => Err(fail(format!("a value of type `{}` cannot be a key", type_name(key)))),
+        Py::Tuple(_) if !budget::visit(1) => budget::check_visits(),
         Py::Tuple(items) => items.iter().try_for_each(check_hashable),
         _ => Ok(()),
     }

@@ -186,7 +186,9 @@ impl<'t, 'a> Inner<'t, 'a> {
             Inner::Loop { target, test, body } => {
                 if let Some(test) = test {
                     let mut judged = new();
-                    target.iter().for_each(|target| judged.declare_target(target));
+                    if let Some(target) = target {
+                        judged.declare_target(target);
+                    }
                     judged.expr(test);
                     scopes.push(judged);
                 }
@@ -205,12 +207,16 @@ impl<'t, 'a> Inner<'t, 'a> {
                 scope.body(&declaration.body);
             }
             Inner::With(targets, body) => {
-                targets.into_iter().for_each(|target| scope.target(target));
+                for target in targets {
+                    scope.target(target);
+                }
                 scope.body(body);
             }
             Inner::Body(body, filter) => {
                 scope.body(body);
-                filter.into_iter().for_each(|filter| scope.expr(filter));
+                if let Some(filter) = filter {
+                    scope.expr(filter);
+                }
             }
         }
         scopes.push(scope);

@@ -1,5 +1,7 @@
 //! BPE without the library: the same ids, some fifty times faster.
 
+use std::sync::Arc;
+
 use hashbrown::HashMap;
 use serde_json::Value;
 
@@ -13,6 +15,7 @@ use super::normalize::{Normalizer, SPACE_MARK, mark_spaces};
 use super::post::{Frame, kept};
 use super::segment_cache::{MIN_SEGMENT, SegmentCache};
 use super::split::Splitter;
+use super::turbo::{PROBE, Turbo};
 use super::vocabulary::Vocabulary;
 use super::{CacheStats, Encoding, Truncation, class};
 use crate::spec::{PrependScheme, TokenizerSpec};
@@ -22,6 +25,7 @@ enum Model {
     ByteLevel {
         splitter: Splitter,
         bpe: Box<ByteLevelBpe>,
+        turbo: Turbo,
     },
     /// The vocabularies that come from `SentencePiece`. `marks` says that the pre-tokenizer, not the normalizer, marks the
     /// spaces.
@@ -73,6 +77,7 @@ impl Fast {
             Model::ByteLevel {
                 splitter,
                 bpe: Box::new(ByteLevelBpe::new(&vocabulary, merges, file.model.ignore_merges)?),
+                turbo: Turbo::default(),
             }
         };
         let id = |piece: &str| vocabulary.id(piece);
@@ -95,6 +100,20 @@ impl Fast {
             Model::ByteLevel { .. } => "byte-level BPE",
             Model::Characters { .. } => "BPE with byte fallback",
         }
+    }
+
+    /// Begin to load the faster encoder, for models that it can serve.
+    pub(super) fn start_turbo(&self, tokenizer_json: &Arc<[u8]>) {
+        if let Model::ByteLevel { splitter, bpe, turbo } = &self.model {
+            let mut expected = Vec::new();
+            encode_words(splitter, bpe, PROBE, &mut Scratch::default(), &mut expected);
+            turbo.start(Arc::clone(tokenizer_json), expected);
+        }
+    }
+
+    /// Wait for the faster encoder; whether there is one.
+    pub(super) fn finish_loading(&self) -> bool {
+        matches!(&self.model, Model::ByteLevel { turbo, .. } if turbo.wait())
     }
 
     pub(super) fn encode(&self, text: &str, add_special_tokens: bool, truncation: Option<Truncation>) -> Vec<u32> {
@@ -231,9 +250,10 @@ impl Fast {
 
     fn encode_plain(&self, text: &str, begins_input: bool, scratch: &mut Scratch, ids: &mut Vec<u32>) {
         match &self.model {
-            Model::ByteLevel { splitter, bpe } => {
-                let bytes = text.as_bytes();
-                splitter.split(bytes, &mut |start, end| bpe.encode(bytes, start, end, scratch, ids));
+            Model::ByteLevel { splitter, bpe, turbo } => {
+                if !turbo.encode(text, ids) {
+                    encode_words(splitter, bpe, text, scratch, ids);
+                }
             }
             Model::Characters { bpe, marks: None } => bpe.encode(text, scratch, ids),
             Model::Characters { bpe, marks: Some(scheme) } => {
@@ -247,6 +267,11 @@ impl Fast {
             }
         }
     }
+}
+
+fn encode_words(splitter: &Splitter, bpe: &ByteLevelBpe, text: &str, scratch: &mut Scratch, ids: &mut Vec<u32>) {
+    let bytes = text.as_bytes();
+    splitter.split(bytes, &mut |start, end| bpe.encode(bytes, start, end, scratch, ids));
 }
 
 /// A place in a text, counted in bytes and in characters.

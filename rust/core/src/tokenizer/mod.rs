@@ -20,11 +20,12 @@ mod segment_cache;
 mod split;
 #[cfg(test)]
 mod tests;
+mod turbo;
 mod vocabulary;
 mod whole_words;
 mod word_cache;
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use self::fast::Fast;
 use self::file::TokenizerFile;
@@ -82,7 +83,7 @@ struct FastWithLibrary {
     fast: Fast,
     /// Built when it is first needed, from the file that is kept for it.
     library: OnceLock<Result<General>>,
-    source: Box<[u8]>,
+    source: Arc<[u8]>,
     spec: TokenizerSpec,
 }
 
@@ -90,6 +91,15 @@ impl Tokenizer {
     /// Build from the text of tokenizer.json. Truncation and padding written there are ignored: they are what one call
     /// asked for, not part of the tokenizer.
     pub fn new(tokenizer_json: &[u8], spec: &TokenizerSpec) -> Result<Self> {
+        let tokenizer = Self::early(tokenizer_json, spec)?;
+        if let Implementation::Fast(own) = &tokenizer.implementation {
+            own.fast.start_turbo(&own.source);
+        }
+        Ok(tokenizer)
+    }
+
+    /// As [`Self::new`], without what is loaded in the background.
+    fn early(tokenizer_json: &[u8], spec: &TokenizerSpec) -> Result<Self> {
         let file = serde_json::from_slice::<TokenizerFile>(tokenizer_json);
         match file.map_err(|error| error.to_string()).and_then(|file| Fast::new(file, spec)) {
             Ok(fast) => Ok(Self {
@@ -121,6 +131,14 @@ impl Tokenizer {
             max_id: sizes.max_id,
             longest_chars: sizes.longest_chars,
         })
+    }
+
+    /// Wait until all that is loaded in the background is there; whether the fastest encoder is among it.
+    pub fn finish_loading(&self) -> bool {
+        match &self.implementation {
+            Implementation::Fast(own) => own.fast.finish_loading(),
+            Implementation::General(_) => false,
+        }
     }
 
     /// Which implementation encodes, and why: for logs and `/metrics`.

@@ -90,11 +90,9 @@ fn round_float(number: f64, precision: i32) -> f64 {
     if !number.is_finite() {
         return number;
     }
-    match usize::try_from(precision) {
-        Ok(digits) => format!("{number:.digits$}").parse().unwrap_or(number),
-        Err(_) => {
-            let unit = 10f64.powi(-precision);
-            (number / unit).round_ties_even() * unit
-        }
+    if let Ok(digits) = usize::try_from(precision) {
+        return format!("{number:.digits$}").parse().unwrap_or(number);
     }
+    let unit = 10f64.powi(-precision);
+    (number / unit).round_ties_even() * unit
 }

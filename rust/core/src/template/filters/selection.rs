@@ -74,6 +74,7 @@ pub(super) fn generate(body: impl FnOnce(&mut Vec<Value>) -> Outcome<()>) -> Val
     Lazy::value("generator", out, failure)
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "it has a filter's type")]
 pub(super) fn map(state: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
     Ok(generate(|out| {
         let items = items(value)?;
@@ -150,18 +151,22 @@ fn filtered(state: &State<'_, '_>, value: &Value, args: &Args<'_>, by_attribute:
     })
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "it has a filter's type")]
 pub(super) fn select(state: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
     Ok(filtered(state, value, args, false, true))
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "it has a filter's type")]
 pub(super) fn reject(state: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
     Ok(filtered(state, value, args, false, false))
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "it has a filter's type")]
 pub(super) fn selectattr(state: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
     Ok(filtered(state, value, args, true, true))
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "it has a filter's type")]
 pub(super) fn rejectattr(state: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
     Ok(filtered(state, value, args, true, false))
 }

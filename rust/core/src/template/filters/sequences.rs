@@ -180,13 +180,12 @@ pub(super) fn unique(state: &mut State<'_, '_>, value: &Value, args: &Args<'_>) 
             let key = key.of(item)?;
             check_hashable(&key)?;
             charge_items(state, 1 + others.len())?;
-            let new = match key.as_str() {
-                Some(text) => texts.insert(text.to_owned()),
-                None => {
-                    let new = !others.iter().any(|other| operators::equal(other, &key));
-                    others.extend(new.then_some(key));
-                    new
-                }
+            let new = if let Some(text) = key.as_str() {
+                texts.insert(text.to_owned())
+            } else {
+                let new = !others.iter().any(|other| operators::equal(other, &key));
+                others.extend(new.then_some(key));
+                new
             };
             out.extend(new.then(|| item.clone()));
         }

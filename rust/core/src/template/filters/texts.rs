@@ -1,6 +1,7 @@
 //! Filters that make text.
 
 use std::borrow::Cow;
+use std::fmt::Write;
 
 use minijinja::{State, Value};
 
@@ -205,7 +206,7 @@ pub(super) fn urlencode(state: &mut State<'_, '_>, value: &Value, args: &Args<'_
             if character.is_ascii_alphanumeric() || "_.-~".contains(character) || safe.contains(character) {
                 out.push(character);
             } else {
-                out.push_str(&format!("%{byte:02X}"));
+                let _ = write!(out, "%{byte:02X}");
             }
         }
     };
@@ -249,13 +250,12 @@ pub(super) fn tojson(state: &mut State<'_, '_>, value: &Value, args: &Args<'_>) 
         let indent = match indent {
             None => None,
             Some(value) if value.is_none() => None,
-            Some(value) => Some(match value.as_str() {
-                Some(text) => Cow::Borrowed(text),
-                None => {
-                    let width = usize::try_from(integer(Some(value), 0)?.max(0)).unwrap_or(usize::MAX);
-                    check_size(width)?;
-                    Cow::Owned(" ".repeat(width))
-                }
+            Some(value) => Some(if let Some(text) = value.as_str() {
+                Cow::Borrowed(text)
+            } else {
+                let width = usize::try_from(integer(Some(value), 0)?.max(0)).unwrap_or(usize::MAX);
+                check_size(width)?;
+                Cow::Owned(" ".repeat(width))
             }),
         };
         let item_separator = if indent.is_some() { "," } else { ", " };

@@ -31,7 +31,7 @@ fn tokens_of_other_files_are_added_as_the_library_adds_them() {
     ];
     let spec = TokenizerSpec { added_tokens: added_tokens.clone(), ..TokenizerSpec::default() };
     let (ours, general) =
-        (Tokenizer::new(json.as_bytes(), &spec).unwrap(), Tokenizer::general(json.as_bytes(), &spec).unwrap());
+        (Tokenizer::early(json.as_bytes(), &spec).unwrap(), Tokenizer::general(json.as_bytes(), &spec).unwrap());
     assert!(ours.backend().starts_with("fast: "));
     let mut oracle = oracle(json.as_bytes());
     let tokens = added_tokens.iter().map(|token| {
@@ -72,7 +72,7 @@ fn begin_and_end_tokens_are_put_around_on_demand() {
         [(Some(true), None, 1, 0), (Some(true), Some(true), 1, 1), (Some(false), Some(true), 0, 1), (None, None, 0, 0)]
     {
         let spec = spec(bos, eos);
-        let fast = Tokenizer::new(json.as_bytes(), &spec).unwrap();
+        let fast = Tokenizer::early(json.as_bytes(), &spec).unwrap();
         let general = Tokenizer::general(json.as_bytes(), &spec).unwrap();
         let id = |token: &str| fast.token_to_id(token).unwrap();
         let plain = fast.encode("hello", false, None).unwrap();
@@ -83,7 +83,7 @@ fn begin_and_end_tokens_are_put_around_on_demand() {
         }
     }
     let unknown = TokenizerSpec { bos_token: Some("<none>".to_owned()), ..spec(Some(true), None) };
-    assert_eq!(Tokenizer::new(json.as_bytes(), &unknown).err().unwrap().status(), 500);
+    assert_eq!(Tokenizer::early(json.as_bytes(), &unknown).err().unwrap().status(), 500);
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn the_llama_class_brings_its_own_spaces() {
     let json = tokenizer.to_string();
     for prepend in [PrependScheme::First, PrependScheme::Always, PrependScheme::Never] {
         let spec = TokenizerSpec { llama_prepend: Some(prepend), ..TokenizerSpec::default() };
-        let fast = Tokenizer::new(json.as_bytes(), &spec).unwrap();
+        let fast = Tokenizer::early(json.as_bytes(), &spec).unwrap();
         assert!(fast.backend().starts_with("fast: "), "{}", fast.backend());
         let general = Tokenizer::general(json.as_bytes(), &spec).unwrap();
         for text in ["hello<tool>hello world", " hello", "<tool> hello", "", "▁hello", "中\u{10ffff}"] {
@@ -122,7 +122,7 @@ fn a_file_that_cannot_be_used_says_so() {
         r#"{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": ["a b"]}}"#,
         "{\"version\": \"9\"}",
     ] {
-        let error = Tokenizer::new(json.as_bytes(), &TokenizerSpec::default()).err().unwrap();
+        let error = Tokenizer::early(json.as_bytes(), &TokenizerSpec::default()).err().unwrap();
         assert!(error.to_string().starts_with("tokenizer.json cannot be used: "), "{error}");
         assert_eq!(error.status(), 500);
     }

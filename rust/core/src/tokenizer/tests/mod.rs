@@ -22,7 +22,7 @@ fn oracle(tokenizer_json: &[u8]) -> tokenizers::Tokenizer {
 
 fn fast(tokenizer_json: &[u8], cache_bytes: usize) -> Tokenizer {
     let spec = TokenizerSpec { cache_bytes, ..TokenizerSpec::default() };
-    let tokenizer = Tokenizer::new(tokenizer_json, &spec).unwrap();
+    let tokenizer = Tokenizer::early(tokenizer_json, &spec).unwrap();
     assert!(tokenizer.backend().starts_with("fast: "), "{}", tokenizer.backend());
     tokenizer
 }
