@@ -109,3 +109,48 @@ class ChatTemplate:
     @property
     def undeclared_variables(self) -> list[str]:
         """The variables that the template takes from outside, in alphabetical order."""
+
+@final
+class Tokenizer:
+    """A tokenizer. Immutable but for its caches; any number of threads may use it at once."""
+
+    def __new__(cls, tokenizer_json: bytes, spec_json: bytes | None = None) -> Tokenizer:
+        """`spec_json` is the `tokenizer` of a render spec; a `SetupError` says what is wrong."""
+
+    @property
+    def backend(self) -> str:
+        """Which implementation encodes, and why."""
+
+    def encode(
+        self,
+        text: str,
+        *,
+        add_special_tokens: bool = True,
+        max_length: int | None = None,
+        truncation_side: str = "right",
+    ) -> bytes:
+        """Ids as little-endian 32-bit integers."""
+
+    def encode_with_offsets(
+        self,
+        text: str,
+        *,
+        add_special_tokens: bool = True,
+        max_length: int | None = None,
+        truncation_side: str = "right",
+    ) -> tuple[bytes, bytes]:
+        """Ids, and start and end of each in characters of the text, all as `encode` gives ids."""
+
+    def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+        """Text of ids; ids outside the vocabulary give nothing."""
+
+    def id_to_token(self, id: int) -> str | None: ...
+    def token_to_id(self, token: str) -> int | None: ...
+    @property
+    def max_token_id(self) -> int: ...
+    @property
+    def longest_token_chars(self) -> int:
+        """Characters of the longest piece of the vocabulary."""
+
+    def cache_stats(self) -> tuple[int, int, int, int]:
+        """Hits, misses, bytes and entries of the cache of segments."""

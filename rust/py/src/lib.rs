@@ -6,6 +6,7 @@ mod convert;
 mod error;
 mod renderer;
 mod template;
+mod tokenizer;
 
 #[pyo3::pymodule(gil_used = false)]
 mod _native {
@@ -18,6 +19,9 @@ mod _native {
 
     #[pymodule_export]
     use super::template::{ChatTemplate, TemplateError};
+
+    #[pymodule_export]
+    use super::tokenizer::Tokenizer;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -4,7 +4,7 @@ use hashbrown::HashSet;
 use serde_json::Value;
 
 use super::added::AddedTokens;
-use super::bpe::alphabet_to_bytes;
+use super::byte_level::alphabet_to_bytes;
 use super::normalize::{Normalizer, SPACE_MARK};
 use super::vocabulary::{Pieces, Vocabulary};
 

@@ -6,9 +6,11 @@ use hashbrown::HashMap;
 use serde_json::Value;
 
 use super::added::{AddedTokens, Part};
-use super::bpe::{ByteLevelBpe, CharacterBpe, Merges, Scratch};
+use super::byte_level::ByteLevelBpe;
+use super::characters::CharacterBpe;
 use super::decode::Decoder;
 use super::file::{ModelFile, TokenizerFile};
+use super::merges::{Merges, Scratch};
 use super::normalize::{Normalizer, SPACE_MARK, mark_spaces};
 use super::post::{Frame, kept};
 use super::segment_cache::{MIN_SEGMENT, SegmentCache};

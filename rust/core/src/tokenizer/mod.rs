@@ -5,19 +5,24 @@
 //! library itself serves all other tokenizers, and what the fast one leaves out.
 
 mod added;
-mod bpe;
+mod byte_level;
+mod characters;
 mod class;
 mod decode;
 mod fast;
 mod file;
 mod general;
+mod merges;
 mod normalize;
 mod post;
 mod scanner;
 mod segment_cache;
 mod split;
+#[cfg(test)]
+mod tests;
 mod turbo;
 mod vocabulary;
+mod whole_words;
 mod word_cache;
 
 use std::sync::{Arc, OnceLock};
@@ -86,23 +91,28 @@ impl Tokenizer {
     /// Build from the text of tokenizer.json. Truncation and padding written there are ignored: they are what one call
     /// asked for, not part of the tokenizer.
     pub fn new(tokenizer_json: &[u8], spec: &TokenizerSpec) -> Result<Self> {
+        let tokenizer = Self::early(tokenizer_json, spec)?;
+        if let Implementation::Fast(own) = &tokenizer.implementation {
+            own.fast.start_turbo(&own.source);
+        }
+        Ok(tokenizer)
+    }
+
+    /// As [`Self::new`], without what is loaded in the background.
+    fn early(tokenizer_json: &[u8], spec: &TokenizerSpec) -> Result<Self> {
         let file = serde_json::from_slice::<TokenizerFile>(tokenizer_json);
         match file.map_err(|error| error.to_string()).and_then(|file| Fast::new(file, spec)) {
-            Ok(fast) => {
-                let source: Arc<[u8]> = tokenizer_json.into();
-                fast.start_turbo(&source);
-                Ok(Self {
-                    backend: format!("fast: {}", fast.name()),
-                    max_id: fast.max_id(),
-                    longest_chars: fast.longest_chars(),
-                    implementation: Implementation::Fast(Box::new(FastWithLibrary {
-                        fast,
-                        library: OnceLock::new(),
-                        source,
-                        spec: spec.clone(),
-                    })),
-                })
-            }
+            Ok(fast) => Ok(Self {
+                backend: format!("fast: {}", fast.name()),
+                max_id: fast.max_id(),
+                longest_chars: fast.longest_chars(),
+                implementation: Implementation::Fast(Box::new(FastWithLibrary {
+                    fast,
+                    library: OnceLock::new(),
+                    source: tokenizer_json.into(),
+                    spec: spec.clone(),
+                })),
+            }),
             Err(reason) => {
                 let mut general = Self::general(tokenizer_json, spec)?;
                 general.backend = format!("tokenizers: {reason}");

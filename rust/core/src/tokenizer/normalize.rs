@@ -113,18 +113,24 @@ impl NfcTable {
     /// Whether the text surely is in NFC: no character may change, and marks stand in the order of their classes.
     fn is_normal(&self, text: &str) -> bool {
         // Lead bytes below 0xCC begin characters below U+0300, and most of a text is made of them.
-        let (chunks, _) = text.as_bytes().as_chunks::<CHUNK>();
-        let plain = chunks.iter().take_while(|chunk| chunk.iter().fold(0, |most, &byte| byte.max(most)) < 0xCC).count();
-        let start = boundary(text, plain * CHUNK);
+        let bytes = text.as_bytes();
         let mut last = 0;
-        text[start..].chars().all(|c| {
-            let class = match u32::from(c) {
-                ..FIRST_MARK => 0,
-                code => self.classes.get((code - FIRST_MARK) as usize).copied().unwrap_or(MAY_CHANGE),
-            };
-            let in_order = class == 0 || class >= last;
-            last = class;
-            in_order && class != MAY_CHANGE
+        (0..bytes.len()).step_by(CHUNK).all(|start| {
+            let end = bytes.len().min(start + CHUNK);
+            if bytes[start..end].iter().fold(0, |most, &byte| byte.max(most)) < 0xCC {
+                last = 0;
+                return true;
+            }
+            let (start, end) = (boundary(text, start), boundary(text, end));
+            text[start..end].chars().all(|c| {
+                let class = match u32::from(c) {
+                    ..FIRST_MARK => 0,
+                    code => self.classes.get((code - FIRST_MARK) as usize).copied().unwrap_or(MAY_CHANGE),
+                };
+                let in_order = class == 0 || class >= last;
+                last = class;
+                in_order && class != MAY_CHANGE
+            })
         })
     }
 }

@@ -7,7 +7,7 @@ use super::scanner::Scanner;
 /// The patterns that are taken, as tokenizer.json has them, with what the scanner compiles instead where their syntax
 /// is Oniguruma's own. Each was held against Oniguruma over all code points; one that is not listed is left to
 /// `tokenizers`, because a pattern that merely looks alike may cut elsewhere.
-const KNOWN_PATTERNS: &[(&str, Option<&str>)] = &[
+pub(super) const KNOWN_PATTERNS: &[(&str, Option<&str>)] = &[
     // Llama 3, GLM 4.5, Kimi K2, MiniMax M2, Phi 4 (cl100k).
     (
         r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
