@@ -51,7 +51,7 @@ fn read(criterion: &mut Criterion) {
     let settings = RenderSettings::default();
     let mut group = criterion.benchmark_group("read request");
     for (name, body) in [("short", chat_body(1, 60)), ("100 turns", chat_body(100, 500))] {
-        let map = parse_body(body.as_bytes()).expect("an object");
+        let map = parse_body(body.as_bytes()).expect("an object").0;
         group.bench_function(name, |bencher| {
             bencher.iter(|| ChatRequest::read(black_box(&map), &settings).expect("a valid request"));
         });
@@ -62,7 +62,7 @@ fn read(criterion: &mut Criterion) {
 fn conversation(criterion: &mut Criterion) {
     let spec: RenderSpec = serde_json::from_str(SPEC).expect("a valid spec");
     let body = chat_body(100, 500);
-    let map = parse_body(body.as_bytes()).expect("an object");
+    let map = parse_body(body.as_bytes()).expect("an object").0;
     let messages = map.get("messages").and_then(Json::as_array).expect("a list");
     let mut group = criterion.benchmark_group("normalize 100 turns");
     for (name, format) in [("string", ContentFormat::String), ("openai", ContentFormat::OpenAi)] {
@@ -79,7 +79,7 @@ fn conversation(criterion: &mut Criterion) {
 fn write(criterion: &mut Criterion) {
     let settings = RenderSettings::default();
     let body = chat_body(1, 60);
-    let map = parse_body(body.as_bytes()).expect("an object");
+    let map = parse_body(body.as_bytes()).expect("an object").0;
     let request = ChatRequest::read(&map, &settings).expect("a valid request");
     let mut group = criterion.benchmark_group("write answer");
     for (name, count) in [("32 ids", 32), ("2k ids", 2_000), ("32k ids", 32_000)] {

@@ -64,6 +64,11 @@ class Renderer:
         The response bytes, or what they wait for; `RequestError` for a request that has no answer.
         """
 
+    def begin_short(
+        self, route: str, body: bytes, request_id: str | None = None
+    ) -> bytes | Pending | None:
+        """As `begin`, or `None`, at once, for more than half a millisecond of work."""
+
     def finish_loading(self) -> bool:
         """Wait until what is loaded in the background is there.
 

@@ -102,12 +102,15 @@ class Renderer:
 
         `request_id` goes before the body's own, as the header `X-Request-Id` does.
         """
-        answer = self.native.begin(route, body, request_id)
-        if isinstance(answer, Pending):
-            kinds = ", ".join(dict.fromkeys(item.modality for item in answer.media))
-            message = f"this version of fastrender renders text only; the request holds {kinds}"
-            raise request_error(message, "BadRequestError", answer.media[0].modality, 400)
-        return answer
+        return _finished(self.native.begin(route, body, request_id))
+
+    def render_short(self, route: str, body: bytes, request_id: str | None = None) -> bytes | None:
+        """As `render`, or `None`, at once, for more than half a millisecond of work.
+
+        For callers that hold others up meanwhile, such as an event loop.
+        """
+        answer = self.native.begin_short(route, body, request_id)
+        return None if answer is None else _finished(answer)
 
     @overload
     def render_chat(self, request: bytes, *, request_id: str | None = None) -> bytes: ...
@@ -149,6 +152,14 @@ class Renderer:
         """Text of token ids (`/detokenize`)."""
         answer: dict[str, Any] = json.loads(self.render("detokenize", _encoded(request)))
         return answer
+
+
+def _finished(answer: bytes | Pending) -> bytes:
+    if isinstance(answer, Pending):
+        kinds = ", ".join(dict.fromkeys(item.modality for item in answer.media))
+        message = f"this version of fastrender renders text only; the request holds {kinds}"
+        raise request_error(message, "BadRequestError", answer.media[0].modality, 400)
+    return answer
 
 
 def _encoded(request: Mapping[str, Any]) -> bytes:

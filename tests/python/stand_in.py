@@ -6,6 +6,8 @@ import time
 
 from fastrender.errors import RequestError, error_envelope
 
+SHORT_BYTES = 32 << 10
+
 
 class BadRequestError(RequestError):
     """What the native half raises for a request that it refuses."""
@@ -62,6 +64,11 @@ class Renderer:
             raise RuntimeError("a secret of the inside")
         answer = {"route": route, "request_id": request_id, "pad": "x" * wish.get("pad", 0)}
         return json.dumps(answer).encode()
+
+    def render_short(
+        self, route: str, body: bytes, request_id: str | None = None, /
+    ) -> bytes | None:
+        return None if len(body) > SHORT_BYTES else self.render(route, body, request_id)
 
     def tokenizer_info(self) -> bytes:
         return b'{"tokenizer_class":"StandIn"}'

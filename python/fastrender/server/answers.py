@@ -23,10 +23,13 @@ class Answer:
     body: bytes
     headers: Headers = ()
 
+    def head(self) -> Headers:
+        """All of its headers."""
+        return [_JSON, (b"content-length", b"%d" % len(self.body)), *self.headers]
+
     async def send(self, send: Send) -> None:
         """Send it whole."""
-        body = self.body
-        headers = [_JSON, (b"content-length", b"%d" % len(body)), *self.headers]
+        body, headers = self.body, self.head()
         await send({"type": "http.response.start", "status": self.status, "headers": headers})
         if len(body) <= _PIECE_BYTES:
             await send({"type": "http.response.body", "body": body})

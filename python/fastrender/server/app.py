@@ -8,6 +8,7 @@ is routed by, so that no spelling of a path slips past it.
 import asyncio
 import time
 import uuid
+from collections.abc import Sequence
 
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -59,10 +60,20 @@ class Application:
             )
             for path in RENDER_ROUTES
         }
+        self._at_once: dict[bytes, RenderRoute] = {}
         self._router = build_router(
             renderer, config, self.metrics, hot=self._hot, publish=self.publish
         )
         self._cors = _cors(self._dispatch, config)
+        # What adds to every answer, or looks at every request, is done on the usual way.
+        plain = self._cors is None and not config.enable_request_id_headers
+        if plain and not config.enable_uvicorn_access_log:
+            root = config.root_path.encode()
+            self._at_once = {
+                prefix + path.encode(): route
+                for path, route in self._hot.items()
+                for prefix in {b"", root}
+            }
 
     @property
     def in_flight(self) -> int:
@@ -90,6 +101,23 @@ class Application:
     def close(self) -> None:
         """Take no more work."""
         self._lane.close()
+
+    def may_answer_at_once(self, target: bytes) -> bool:
+        """Whether `answer_at_once` is worth a try for a POST to this request target."""
+        return target in self._at_once and not self._draining
+
+    def answer_at_once(
+        self, target: bytes, headers: Sequence[tuple[bytes, bytes]], body: bytes
+    ) -> Answer | None:
+        """The answer to a whole POST request, if it is short work and nothing is in its way.
+
+        What this refuses (`None`) goes the usual way through `__call__`, which gives the same.
+        """
+        if self._keys:
+            given = next((value for name, value in headers if name == b"authorization"), b"")
+            if not self._keys.admit(given):
+                return None
+        return self._at_once[target].answer_at_once(headers, body)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request; what is no HTTP request is for Starlette."""

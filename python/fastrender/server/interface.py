@@ -57,6 +57,12 @@ class Renderer(Protocol):
         """The answer's bytes, from any thread; `RequestError` for a request that has none."""
         ...
 
+    def render_short(
+        self, route: str, body: bytes, request_id: str | None = None, /
+    ) -> bytes | None:
+        """As `render`, or `None`, at once, for more work than may hold up an event loop."""
+        ...
+
     def tokenizer_info(self) -> bytes:
         """The answer of `GET /tokenizer_info`."""
         ...

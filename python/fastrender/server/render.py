@@ -1,8 +1,9 @@
 """The hot routes: a POST body in, the native renderer's answer out.
 
 Plain ASGI callables, without Starlette's request and response objects, which would cost more than
-rendering a short prompt does. Small bodies are rendered on the event loop, since handing them to a
-thread takes longer than they do; the rest goes to the lane.
+rendering a short prompt does. Short work is done on the event loop, since handing it to a thread
+takes longer than it does; the rest goes to the lane. A request that comes whole and plain is not
+even made an ASGI task: `answer_at_once`.
 """
 
 import asyncio
@@ -10,6 +11,7 @@ import dataclasses
 import functools
 import logging
 import time
+from collections.abc import Sequence
 
 from starlette.types import Message, Receive, Scope, Send
 
@@ -26,12 +28,9 @@ RENDER_ROUTES = {
     "/tokenize": "tokenize",
     "/detokenize": "detokenize",
 }
-# About half a millisecond of work, which is what other requests may have to wait.
-_INLINE_BYTES = 32 << 10
-# The general tokenizer is some twenty times slower.
-_INLINE_BYTES_GENERAL = 2 << 10
+# Larger bodies are not even looked at on the event loop; the renderer's own bounds are tighter.
+MOST_SHORT_BYTES = 32 << 10
 _JSON = b"application/json"
-_GENERAL_BACKEND = "tokenizers"
 
 logger = logging.getLogger("fastrender.server")
 
@@ -97,11 +96,26 @@ class RenderRoute:
         self._requests = metrics.requests_of(path, "POST")
         self._most_bytes = config.max_request_bytes
         self._timeout = config.request_timeout or None
-        general = renderer.native.backend == _GENERAL_BACKEND
-        self._inline_bytes = _INLINE_BYTES_GENERAL if general else _INLINE_BYTES
-        # A template of the client's may take its time, whatever its length.
-        if config.trust_request_chat_template and self._route in ("chat", "tokenize"):
-            self._inline_bytes = 0
+
+    def answer_at_once(self, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> Answer | None:
+        """The answer to a plain request of short work, counted; `None` for any other."""
+        started = time.perf_counter()
+        request_id = None
+        plain = False
+        for name, value in headers:
+            if name == b"content-type":
+                plain = value == _JSON
+            elif name == b"x-request-id":
+                request_id = value
+            elif name == b"content-encoding":
+                return None
+        if not plain or len(body) > self._most_bytes:
+            return None
+        answer = self._answer_short(body, request_id)
+        if answer is not None:
+            seconds = time.perf_counter() - started
+            self._requests.count(answer.status, len(body), len(answer.body), seconds)
+        return answer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one POST request."""
@@ -180,15 +194,13 @@ class RenderRoute:
             raise
 
     async def _answer(self, body: bytes, request_id: bytes | None, receive: Receive) -> Answer:
+        if len(body) <= MOST_SHORT_BYTES:
+            answer = self._answer_short(body, request_id)
+            if answer is not None:
+                return answer
         name = None if request_id is None else request_id.decode("latin-1")
         try:
-            if len(body) > self._inline_bytes:
-                return Answer(200, await self._render_in_lane(body, name, receive))
-            span = Span()
-            try:
-                return Answer(200, self._begin(body, name, span))
-            finally:
-                self._metrics.render(self._route, span.ended - span.started)
+            return Answer(200, await self._render_in_lane(body, name, receive))
         except RequestError as error:
             return Answer(error.status, error.body)
         except QueueFullError:
@@ -200,9 +212,30 @@ class RenderRoute:
         except (ClientGoneError, KeyboardInterrupt, SystemExit):
             raise
         except BaseException:
-            # BaseException, since that is what a panic of the native half arrives as.
-            logger.exception("a request to %s failed", self._path)
-            return internal_error()
+            return self._failed()
+
+    def _answer_short(self, body: bytes, request_id: bytes | None) -> Answer | None:
+        """The answer, if it is short work."""
+        name = None if request_id is None else request_id.decode("latin-1")
+        started = time.perf_counter()
+        try:
+            rendered = self._renderer.render_short(self._route, body, name)
+            if rendered is None:
+                return None
+            answer = Answer(200, rendered)
+        except RequestError as error:
+            answer = Answer(error.status, error.body)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException:
+            answer = self._failed()
+        self._metrics.render(self._route, time.perf_counter() - started)
+        return answer
+
+    def _failed(self) -> Answer:
+        # For any BaseException, since that is what a panic of the native half arrives as.
+        logger.exception("a request to %s failed", self._path)
+        return internal_error()
 
     async def _render_in_lane(self, body: bytes, request_id: str | None, receive: Receive) -> bytes:
         queued = time.perf_counter()

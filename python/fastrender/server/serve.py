@@ -22,7 +22,7 @@ from starlette.types import ASGIApp
 from fastrender.config import RenderConfig
 from fastrender.server import sockets
 from fastrender.server.app import Application
-from fastrender.server.connection import BoundedConnection
+from fastrender.server.connection import Connection
 from fastrender.server.interface import Renderer
 from fastrender.settings import ConfigError
 from fastrender.version import own_version
@@ -237,7 +237,7 @@ def _uvicorn_config(config: RenderConfig, app: ASGIApp) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         loop="uvloop",
-        http=BoundedConnection,
+        http=Connection,
         ws="none",
         lifespan="off",
         interface="asgi3",

@@ -16,4 +16,4 @@ pub mod templates;
 pub mod tokenizer;
 
 pub use error::{Error, Result};
-pub use renderer::{Begun, Renderer, Route};
+pub use renderer::{Begun, Effort, Renderer, Route};

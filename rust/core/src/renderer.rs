@@ -32,11 +32,35 @@ pub enum Route {
     Detokenize,
 }
 
+/// Bodies up to this size can be short work.
+const SHORT_BYTES: usize = 32 << 10;
+/// The same where the general tokenizer encodes, which is some twenty times slower.
+const SHORT_BYTES_GENERAL: usize = 2 << 10;
+/// Values of a body that can be short work: each costs a template and the answer some microseconds at most.
+const SHORT_VALUES: usize = 512;
+/// Prompts of a completion that can be short work: each has an answer with all parameters of its own.
+const SHORT_PROMPTS: usize = 8;
+/// Bytes that the answers to the prompts of one completion may repeat, beside what each prompt itself comes to.
+const MAX_REPEATED_BYTES: usize = 32 << 20;
+/// The longest spelling of a token id, and of a pair of offsets, with what separates them.
+const ID_BYTES: usize = 11;
+const OFFSETS_BYTES: usize = 24;
+
+/// How much work a caller is ready for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effort {
+    /// About half a millisecond, for callers that hold others up meanwhile.
+    Short,
+    Any,
+}
+
 /// How far a request has come.
 #[derive(Debug)]
 pub enum Begun {
     /// The response body.
     Done(Vec<u8>),
+    /// Nothing is done: this is more than the short work that was asked for.
+    Lengthy,
     /// The media, in request order, without which there is no answer.
     Pending(Vec<MediaItem<'static>>),
 }
@@ -86,14 +110,36 @@ impl Renderer {
     }
 
     /// Serve one body. `request_id` is the `X-Request-Id` header, which goes before the body's.
-    pub fn begin(&self, route: Route, body: &[u8], request_id: Option<&str>) -> Result<Begun> {
-        let body = parse_body(body)?;
+    pub fn begin(&self, route: Route, body: &[u8], request_id: Option<&str>, effort: Effort) -> Result<Begun> {
+        if effort == Effort::Short && body.len() > self.short_bytes() {
+            return Ok(Begun::Lengthy);
+        }
+        let (body, values) = parse_body(body)?;
+        if effort == Effort::Short && !self.is_short(&body, values) {
+            return Ok(Begun::Lengthy);
+        }
         match route {
             Route::Chat => self.chat(&body, request_id),
             Route::Completions => self.completions(&body, request_id).map(Begun::Done),
             Route::Tokenize => self.tokenize(&body),
             Route::Detokenize => self.detokenize(&body).map(Begun::Done),
         }
+    }
+
+    fn short_bytes(&self) -> usize {
+        if self.tokenizer.is_fast() { SHORT_BYTES } else { SHORT_BYTES_GENERAL }
+    }
+
+    fn is_short(&self, body: &Map<'_>, values: usize) -> bool {
+        // Ids of one prompt are a list as well.
+        let prompts = match body.get("prompt") {
+            Some(Json::Array(items)) if !matches!(items.first(), Some(Json::Int(_))) => items.len(),
+            _ => 1,
+        };
+        // A client's template may take its time, whatever its length.
+        values <= SHORT_VALUES
+            && prompts <= SHORT_PROMPTS
+            && !(self.settings.trust_request_chat_template && brings_template(body))
     }
 
     fn check_model(&self, model: Option<&str>) -> Result<()> {
@@ -275,6 +321,7 @@ impl Renderer {
             .collect::<Result<Vec<_>>>()?;
         let base = format!("cmpl-{}", base_request_id(request_id, request.common.request_id));
         let mut out = vec![b'['];
+        let mut repeated = 0;
         for (i, prompt) in prompts.iter().enumerate() {
             require_ids(&prompt.ids)?;
             let max_tokens =
@@ -301,7 +348,19 @@ impl Renderer {
             if i > 0 {
                 out.push(b',');
             }
+            let before = out.len();
             answer.write(&mut out, self.nulls);
+            let offsets = prompt.offsets.as_ref().map_or(0, Vec::len);
+            let own = prompt.ids.len() * ID_BYTES + offsets * OFFSETS_BYTES;
+            repeated += (out.len() - before).saturating_sub(own);
+            if repeated > MAX_REPEATED_BYTES {
+                return Err(Error::bad_request(format!(
+                    "the parameters of this request, repeated for each of its {} prompts, come to more than {} MiB; \
+                     send fewer prompts at once",
+                    prompts.len(),
+                    MAX_REPEATED_BYTES >> 20
+                )));
+            }
         }
         out.push(b']');
         Ok(out)
@@ -347,6 +406,12 @@ impl Renderer {
         write_detokenize_response(&mut out, &text);
         Ok(out)
     }
+}
+
+/// Whether a body holds a chat template of the client's own.
+fn brings_template(body: &Map<'_>) -> bool {
+    let hidden = body.get("chat_template_kwargs").and_then(Json::as_object).and_then(|map| map.present("chat_template"));
+    hidden.or(body.present("chat_template")).is_some()
 }
 
 /// Forwarded prompt ids, and the transfer parameters that are echoed.

@@ -51,21 +51,19 @@ impl Renderer {
         body: PyBackedBytes,
         request_id: Option<PyBackedStr>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let route = match route {
-            "chat" => core::Route::Chat,
-            "completions" => core::Route::Completions,
-            "tokenize" => core::Route::Tokenize,
-            "detokenize" => core::Route::Detokenize,
-            other => return Err(PyValueError::new_err(format!("unknown route `{other}`"))),
-        };
-        match detached(py, || self.0.begin(route, &body, request_id.as_deref()))? {
-            core::Begun::Done(response) => Ok(PyBytes::new(py, &response).into_any()),
-            core::Begun::Pending(media) => {
-                let media =
-                    media.into_iter().map(|item| Py::new(py, MediaReference::from(item))).collect::<PyResult<_>>()?;
-                Ok(Bound::new(py, Pending { media })?.into_any())
-            }
-        }
+        self.serve(py, route, &body, request_id.as_deref(), core::Effort::Any)
+    }
+
+    /// As `begin`, or `None`, at once, for a request that is more than short work.
+    #[pyo3(signature = (route, body, request_id=None))]
+    fn begin_short<'py>(
+        &self,
+        py: Python<'py>,
+        route: &str,
+        body: PyBackedBytes,
+        request_id: Option<PyBackedStr>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.serve(py, route, &body, request_id.as_deref(), core::Effort::Short)
     }
 
     /// Wait until what is loaded in the background is there; whether the fastest encoder is among it.
@@ -89,6 +87,34 @@ impl Renderer {
     #[getter]
     fn backend(&self) -> &str {
         self.0.tokenizer().backend()
+    }
+}
+
+impl Renderer {
+    fn serve<'py>(
+        &self,
+        py: Python<'py>,
+        route: &str,
+        body: &[u8],
+        request_id: Option<&str>,
+        effort: core::Effort,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let route = match route {
+            "chat" => core::Route::Chat,
+            "completions" => core::Route::Completions,
+            "tokenize" => core::Route::Tokenize,
+            "detokenize" => core::Route::Detokenize,
+            other => return Err(PyValueError::new_err(format!("unknown route `{other}`"))),
+        };
+        match detached(py, || self.0.begin(route, body, request_id, effort))? {
+            core::Begun::Done(response) => Ok(PyBytes::new(py, &response).into_any()),
+            core::Begun::Lengthy => Ok(py.None().into_bound(py)),
+            core::Begun::Pending(media) => {
+                let media =
+                    media.into_iter().map(|item| Py::new(py, MediaReference::from(item))).collect::<PyResult<_>>()?;
+                Ok(Bound::new(py, Pending { media })?.into_any())
+            }
+        }
     }
 }
 

@@ -17,13 +17,13 @@ pub mod tools;
 use crate::error::{Error, Result};
 use crate::json::{Json, Map};
 
-/// Parse a request body into its object.
-pub fn parse_body(body: &[u8]) -> Result<Map<'_>> {
+/// Parse a request body into its object; also tells how many values it holds.
+pub fn parse_body(body: &[u8]) -> Result<(Map<'_>, usize)> {
     let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
     let text = std::str::from_utf8(body)
         .map_err(|error| Error::schema("body", format!("the body is not UTF-8 (byte {})", error.valid_up_to())))?;
-    match Json::parse(text) {
-        Ok(Json::Object(map)) => Ok(map),
+    match Json::parse_counting(text) {
+        Ok((Json::Object(map), values)) => Ok((map, values)),
         Ok(_) => Err(Error::schema("body", "the body must be a JSON object")),
         Err(error) => {
             Err(Error::schema(format!("body.{}", error.position), format!("the body is not valid JSON: {error}")))

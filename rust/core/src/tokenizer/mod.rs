@@ -141,6 +141,11 @@ impl Tokenizer {
         }
     }
 
+    /// Whether an implementation of our own encodes, and not the library alone.
+    pub fn is_fast(&self) -> bool {
+        matches!(self.implementation, Implementation::Fast(_))
+    }
+
     /// Which implementation encodes, and why: for logs and `/metrics`.
     pub fn backend(&self) -> &str {
         &self.backend
