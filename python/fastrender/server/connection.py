@@ -1,7 +1,7 @@
 """uvicorn's HTTP/1.1 connection: with the bounds on request heads that it lacks, and a short cut.
 
 A small request that arrives whole is answered where it was read, when the application can: without
-an ASGI task, its events and its queues, which cost several times what rendering a short prompt does.
+an ASGI task, its events and its queues, which cost more than rendering a short prompt does.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ class Connection(HttpToolsProtocol):
     _held: list[bytes] | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Serve uvicorn's application; the short cut is for ours when nothing is wrapped around it."""
+        """Serve uvicorn's application; the short cut is for ours, with nothing around it."""
         super().__init__(*args, **kwargs)
         app = self.config.loaded_app
         self._application = app if isinstance(app, Application) else None
@@ -48,7 +48,7 @@ class Connection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Read on, within bounds."""
         super().data_received(data)
-        if self._held is not None:
+        if self._held is not None and not self.transport.is_closing():
             self._let_go()
         if self._head_is_over:
             if self._deadline is not None:
@@ -68,7 +68,7 @@ class Connection(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        """Hold the request back if it may be answered at once; its body may follow in the same piece."""
+        """Hold the request back if it may be answered at once; its body may be here already."""
         self._head_is_over = True
         if self._application is not None and self._may_be_answered_at_once(self._application):
             self._held = []
