@@ -21,6 +21,12 @@ class RequestError(Exception):
 class SetupError(ValueError):
     """A model folder or a setting that no renderer can be built from."""
 
+def read_plain_request(data: bytes) -> tuple[str, bytes | None, str | None, bytes] | None:
+    """Read `data` as one whole, plain POST of JSON: target, authorization, request id and body.
+
+    `None` for whatever else it may be, which is for the HTTP server's own parser.
+    """
+
 def error_envelope(message: str, type: str, param: str | None, code: int) -> bytes:
     """The OpenAI error envelope: `{"error":{"message","type","param","code"}}`."""
 

@@ -8,7 +8,6 @@ is routed by, so that no spelling of a path slips past it.
 import asyncio
 import time
 import uuid
-from collections.abc import Sequence
 
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -60,7 +59,7 @@ class Application:
             )
             for path in RENDER_ROUTES
         }
-        self._at_once: dict[bytes, RenderRoute] = {}
+        self._at_once: dict[str, RenderRoute] = {}
         self._router = build_router(
             renderer, config, self.metrics, hot=self._hot, publish=self.publish
         )
@@ -68,11 +67,10 @@ class Application:
         # What adds to every answer, or looks at every request, is done on the usual way.
         plain = self._cors is None and not config.enable_request_id_headers
         if plain and not config.enable_uvicorn_access_log:
-            root = config.root_path.encode()
             self._at_once = {
-                prefix + path.encode(): route
+                prefix + path: route
                 for path, route in self._hot.items()
-                for prefix in {b"", root}
+                for prefix in {"", config.root_path}
             }
 
     @property
@@ -102,22 +100,19 @@ class Application:
         """Take no more work."""
         self._lane.close()
 
-    def may_answer_at_once(self, target: bytes) -> bool:
-        """Whether `answer_at_once` is worth a try for a POST to this request target."""
-        return target in self._at_once and not self._draining
-
     def answer_at_once(
-        self, target: bytes, headers: Sequence[tuple[bytes, bytes]], body: bytes
+        self, target: str, authorization: bytes | None, request_id: str | None, body: bytes
     ) -> Answer | None:
-        """The answer to a whole POST request, if it is short work and nothing is in its way.
+        """The answer to a plain POST request, if it is short work and nothing is in its way.
 
-        What this refuses (`None`) goes the usual way through `__call__`, which gives the same.
+        What this leaves (`None`) goes the usual way through `__call__`, which answers the same.
         """
-        if self._keys:
-            given = next((value for name, value in headers if name == b"authorization"), b"")
-            if not self._keys.admit(given):
-                return None
-        return self._at_once[target].answer_at_once(headers, body)
+        route = self._at_once.get(target)
+        if route is None or self._draining:
+            return None
+        if self._keys and not self._keys.admit(authorization or b""):
+            return None
+        return route.answer_at_once(body, request_id)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request; what is no HTTP request is for Starlette."""

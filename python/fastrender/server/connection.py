@@ -1,7 +1,8 @@
 """uvicorn's HTTP/1.1 connection: with the bounds on request heads that it lacks, and a short cut.
 
-A small request that arrives whole is answered where it was read, when the application can: without
-an ASGI task, its events and its queues, which cost more than rendering a short prompt does.
+A plain request that arrives in one piece is answered where it was read, when the application can:
+without callbacks for each header, an ASGI task, its events and its queues, which together cost more
+than rendering a short prompt does. All else goes uvicorn's way.
 """
 
 import asyncio
@@ -10,13 +11,14 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from fastrender._native import read_plain_request
 from fastrender.server.answers import Answer
 from fastrender.server.app import Application
 from fastrender.server.render import MOST_SHORT_BYTES
 
 _MOST_HEAD_BYTES = 64 << 10
 _HEAD_SECONDS = 30.0
-_MOST_LENGTH_DIGITS = 6
+_MOST_PLAIN_BYTES = MOST_SHORT_BYTES + (4 << 10)
 
 
 class Connection(HttpToolsProtocol):
@@ -24,10 +26,11 @@ class Connection(HttpToolsProtocol):
 
     _head_bytes = 0
     _deadline: asyncio.TimerHandle | None = None
-    # Whether the head of the latest request has been read.
-    _head_is_over = False
-    # The body so far, of a request that may yet be answered at once.
-    _held: list[bytes] | None = None
+    # Whether the parser is inside of a request, and inside of its head.
+    _in_request = False
+    _in_head = False
+    # When a request was last answered past uvicorn, which its timer of idle time does not know.
+    _answered = 0.0
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Serve uvicorn's application; the short cut is for ours, with nothing around it."""
@@ -47,11 +50,11 @@ class Connection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Read on, within bounds."""
+        if len(data) <= _MOST_PLAIN_BYTES and self._answer_at_once(data):
+            return
         super().data_received(data)
-        if self._held is not None and not self.transport.is_closing():
-            self._let_go()
-        if self._head_is_over:
-            if self._deadline is not None:
+        if not self._in_head:
+            if self._deadline is not None and self.cycle is not None:
                 self._forget_head()
             return
         if self.transport.is_closing():
@@ -64,72 +67,58 @@ class Connection(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         """A request begins."""
-        self._head_is_over = False
+        self._in_request = self._in_head = True
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        """Hold the request back if it may be answered at once; its body may be here already."""
-        self._head_is_over = True
-        if self._application is not None and self._may_be_answered_at_once(self._application):
-            self._held = []
-        else:
-            super().on_headers_complete()
-
-    def on_body(self, body: bytes) -> None:
-        """Keep a piece of the body."""
-        if self._held is None:
-            super().on_body(body)
-        else:
-            self._held.append(body)
+        """Its head is over."""
+        self._in_head = False
+        super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        """Answer, or let the request go its usual way."""
-        held, application = self._held, self._application
-        if held is None or application is None:
-            super().on_message_complete()
-            return
-        answer = application.answer_at_once(self.url, self.headers, b"".join(held))
-        if answer is None:
-            self._let_go()
-            super().on_message_complete()
+        """Its body is over."""
+        self._in_request = False
+        super().on_message_complete()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close the connection, unless it was used meanwhile."""
+        idle = self.loop.time() - self._answered
+        if idle < self.timeout_keep_alive:
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive - idle, self.timeout_keep_alive_handler
+            )
         else:
-            self._held = None
-            self._write(answer)
+            super().timeout_keep_alive_handler()
 
-    def _may_be_answered_at_once(self, application: Application) -> bool:
-        if self.parser.get_method() != b"POST" or not application.may_answer_at_once(self.url):
+    def _answer_at_once(self, data: bytes) -> bool:
+        """Answer `data`, if it is a plain request of short work."""
+        if self._application is None or self._in_request or self.flow.write_paused:
             return False
-        # Answers must not overtake one another, nor pile up for a client that does not read them.
-        busy = self.cycle is not None and not self.cycle.response_complete
-        if (
-            busy
-            or self.flow.write_paused
-            or self.expect_100_continue
-            or self.parser.should_upgrade()
-        ):
+        # Answers must not overtake one another.
+        if self.cycle is not None and not self.cycle.response_complete:
             return False
-        for name, value in self.headers:
-            if name == b"content-length":
-                return len(value) <= _MOST_LENGTH_DIGITS and int(value) <= MOST_SHORT_BYTES
-        return False
+        plain = read_plain_request(data)
+        if plain is None:
+            return False
+        answer = self._application.answer_at_once(*plain)
+        if answer is None:
+            return False
+        self.transport.write(self._written(answer))
+        self.server_state.total_requests += 1
+        self._answered = self.loop.time()
+        if self.timeout_keep_alive_task is None:
+            self._forget_head()
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
+        return True
 
-    def _let_go(self) -> None:
-        """Start the held request as uvicorn would have, with the body so far."""
-        held, self._held = self._held, None
-        super().on_headers_complete()
-        for piece in held or ():
-            super().on_body(piece)
-
-    def _write(self, answer: Answer) -> None:
-        headers = [*self.server_state.default_headers, *answer.head()]
-        keep_alive = self.parser.should_keep_alive()
-        if not keep_alive:
-            headers.append((b"connection", b"close"))
-        lines = [b"%s: %s\r\n" % header for header in headers]
-        self.transport.write(b"".join([_STATUS_LINES[answer.status], *lines, b"\r\n", answer.body]))
-        if not keep_alive:
-            self.transport.close()
-        self.on_response_complete()
+    def _written(self, answer: Answer) -> bytes:
+        lines = [_STATUS_LINES[answer.status]]
+        for name, value in (*self.server_state.default_headers, *answer.head()):
+            lines += (name, b": ", value, b"\r\n")
+        lines += (b"\r\n", answer.body)
+        return b"".join(lines)
 
     def _await_head(self) -> None:
         self._deadline = self.loop.call_later(_HEAD_SECONDS, self.transport.close)

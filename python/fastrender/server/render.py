@@ -11,7 +11,6 @@ import dataclasses
 import functools
 import logging
 import time
-from collections.abc import Sequence
 
 from starlette.types import Message, Receive, Scope, Send
 
@@ -97,24 +96,16 @@ class RenderRoute:
         self._most_bytes = config.max_request_bytes
         self._timeout = config.request_timeout or None
 
-    def answer_at_once(self, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> Answer | None:
+    def answer_at_once(self, body: bytes, request_id: str | None) -> Answer | None:
         """The answer to a plain request of short work, counted; `None` for any other."""
         started = time.perf_counter()
-        request_id = None
-        plain = False
-        for name, value in headers:
-            if name == b"content-type":
-                plain = value == _JSON
-            elif name == b"x-request-id":
-                request_id = value
-            elif name == b"content-encoding":
-                return None
-        if not plain or len(body) > self._most_bytes:
+        size = len(body)
+        if size > MOST_SHORT_BYTES or size > self._most_bytes:
             return None
         answer = self._answer_short(body, request_id)
         if answer is not None:
             seconds = time.perf_counter() - started
-            self._requests.count(answer.status, len(body), len(answer.body), seconds)
+            self._requests.count(answer.status, size, len(answer.body), seconds)
         return answer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -194,11 +185,11 @@ class RenderRoute:
             raise
 
     async def _answer(self, body: bytes, request_id: bytes | None, receive: Receive) -> Answer:
+        name = None if request_id is None else request_id.decode("latin-1")
         if len(body) <= MOST_SHORT_BYTES:
-            answer = self._answer_short(body, request_id)
+            answer = self._answer_short(body, name)
             if answer is not None:
                 return answer
-        name = None if request_id is None else request_id.decode("latin-1")
         try:
             return Answer(200, await self._render_in_lane(body, name, receive))
         except RequestError as error:
@@ -214,12 +205,11 @@ class RenderRoute:
         except BaseException:
             return self._failed()
 
-    def _answer_short(self, body: bytes, request_id: bytes | None) -> Answer | None:
+    def _answer_short(self, body: bytes, request_id: str | None) -> Answer | None:
         """The answer, if it is short work."""
-        name = None if request_id is None else request_id.decode("latin-1")
         started = time.perf_counter()
         try:
-            rendered = self._renderer.render_short(self._route, body, name)
+            rendered = self._renderer.render_short(self._route, body, request_id)
             if rendered is None:
                 return None
             answer = Answer(200, rendered)

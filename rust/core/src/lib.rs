@@ -7,6 +7,7 @@
 pub mod conversation;
 pub mod error;
 pub mod json;
+pub mod plain_request;
 pub mod prompt;
 pub mod protocol;
 pub mod renderer;

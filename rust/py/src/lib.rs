@@ -4,6 +4,7 @@
 
 mod convert;
 mod error;
+mod plain_request;
 mod renderer;
 mod template;
 mod tokenizer;
@@ -14,6 +15,8 @@ mod _native {
 
     #[pymodule_export]
     use super::error::{RequestError, SetupError, error_envelope, request_error};
+    #[pymodule_export]
+    use super::plain_request::read_plain_request;
     #[pymodule_export]
     use super::renderer::{MediaReference, Pending, Renderer};
 
