@@ -83,12 +83,8 @@ mod tests {
     #[test]
     fn a_plain_request_is_read() {
         let data = format!("{HEAD}X-Request-Id: r1\r\nAuthorization: Bearer k\r\nContent-Length: 2\r\n\r\n{{}}");
-        let want = PlainRequest {
-            target: "/tokenize",
-            authorization: Some(b"Bearer k"),
-            request_id: Some("r1"),
-            body: b"{}",
-        };
+        let want =
+            PlainRequest { target: "/tokenize", authorization: Some(b"Bearer k"), request_id: Some("r1"), body: b"{}" };
         assert_eq!(read_plain_request(data.as_bytes()), Some(want));
     }
 

@@ -410,7 +410,8 @@ impl Renderer {
 
 /// Whether a body holds a chat template of the client's own.
 fn brings_template(body: &Map<'_>) -> bool {
-    let hidden = body.get("chat_template_kwargs").and_then(Json::as_object).and_then(|map| map.present("chat_template"));
+    let hidden =
+        body.get("chat_template_kwargs").and_then(Json::as_object).and_then(|map| map.present("chat_template"));
     hidden.or(body.present("chat_template")).is_some()
 }
 
