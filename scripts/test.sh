@@ -1,11 +1,9 @@
 #!/usr/bin/env bash
 # Make a virtual environment if there is none, install fastrender with what its tests need, and run all tests.
-# With RUST_TESTS set, only those arguments are given to cargo test.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ -x .venv/bin/python ] || python3 -m venv .venv
 .venv/bin/python -m pip install -q --upgrade pip
 .venv/bin/python -m pip install -q -e '.[dev]'
-# shellcheck disable=SC2086
-cargo test -p fastrender-core ${RUST_TESTS:-}
+cargo test --workspace
 .venv/bin/python -m pytest "$@"
