@@ -20,15 +20,18 @@ format: ## format and fix what can be fixed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-lint: lint-python ## formats, clippy, ruff, mypy, import layers
+lint: lint-python ## formats, clippy, ruff, mypy, stubs, import layers
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 
-lint-python: ## ruff, mypy, import layers
+lint-python: ## ruff, mypy, import layers; the stub against the extension where it is installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	@if $(BIN)/python -c 'import fastrender._native' 2>/dev/null; then \
+		$(BIN)/python -m mypy.stubtest fastrender._native --mypy-config-file pyproject.toml; \
+	else echo "stubtest: fastrender is not installed here, skipped"; fi
 
 test: ## Rust and Python tests
 	cargo test --workspace

@@ -9,7 +9,7 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use fastrender_core::json::{Json, Map};
 use fastrender_core::template::{ChatTemplate, Limits, RenderInput};
 
-const LIMITS: Limits = Limits { fuel: 50_000_000, output_bytes: 64 << 20 };
+const LIMITS: Limits = Limits { fuel: 50_000_000, output_bytes: 64 << 20, made_bytes: 1 << 30 };
 
 const PLAIN: &str = "{%- for message in messages -%}
 <|start|>{{ message.role }}

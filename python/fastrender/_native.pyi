@@ -4,6 +4,24 @@ import datetime
 from collections.abc import Mapping, Sequence
 from typing import Any, final
 
+__all__ = [
+    "ChatTemplate",
+    "Image",
+    "ImageProcessor",
+    "MediaHasher",
+    "MediaReference",
+    "Pending",
+    "Renderer",
+    "RequestError",
+    "SetupError",
+    "TemplateError",
+    "Tokenizer",
+    "__version__",
+    "error_envelope",
+    "read_plain_request",
+    "request_error",
+]
+
 __version__: str
 
 class RequestError(Exception):
@@ -37,8 +55,8 @@ def request_error(message: str, type: str, param: str | None, code: int) -> Requ
 class MediaReference:
     """A medium that a request refers to.
 
-    `modality` is `image`, `audio` or `video`; `kind` the content part's (`image_url`, …); `source`
-    a URL or base64 data, `None` for a part that names only a `uuid`.
+    `modality` is `image`, `audio` or `video`; `kind` the content part's (`image_url`, …). An empty
+    one has no data, and names only a `uuid`.
     """
 
     @property
@@ -46,9 +64,9 @@ class MediaReference:
     @property
     def kind(self) -> str: ...
     @property
-    def source(self) -> str | None: ...
-    @property
     def uuid(self) -> str | None: ...
+    @property
+    def is_empty(self) -> bool: ...
 
 @final
 class Pending:
@@ -56,6 +74,96 @@ class Pending:
 
     @property
     def media(self) -> list[MediaReference]: ...
+    @property
+    def media_io_kwargs(self) -> str | None:
+        """The request's, as JSON, if there are any."""
+
+    @property
+    def mm_processor_kwargs(self) -> str | None:
+        """The request's, as JSON, if there are any."""
+
+    @property
+    def omits_payload(self) -> bool:
+        """Whether the answer is to hold hashes and places alone."""
+
+    @property
+    def prompt_length(self) -> int:
+        """Token ids of the prompt before media take their places."""
+
+    def is_data(self, index: int) -> bool:
+        """Whether the medium `index` came as a `data:` URL."""
+
+    def data(self, index: int) -> bytes | None:
+        """The bytes of the medium `index`, if it came as a `data:` URL.
+
+        A 400 for a URL that is malformed.
+        """
+
+    def url(self, index: int) -> str:
+        """The URL of the medium `index`."""
+
+    def finish(self, ready: Sequence[tuple[str, Image]]) -> bytes:
+        """The response; `ready` has a hash and an image for each of `media`."""
+
+@final
+class Image:
+    """An image that was processed, or, without its pixels, planned. Shared, never copied."""
+
+    @property
+    def tokens(self) -> int:
+        """Placeholder tokens."""
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height in pixels after resizing."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that this holds."""
+
+@final
+class ImageProcessor:
+    """Turns RGB pixels into what a model takes, bit for bit as transformers does."""
+
+    def __new__(cls, spec_json: bytes) -> ImageProcessor:
+        """`spec_json` is an `ImageProcessorSpec` of rust/core/src/image."""
+
+    def plan(self, width: int, height: int) -> Image:
+        """What becomes of an image of this size; nothing is processed.
+
+        A 400 for a size that the model cannot take.
+        """
+
+    def process(self, rgb: bytes, width: int, height: int) -> Image:
+        """Process `height` rows of `width` pixels of 3 bytes."""
+
+@final
+class MediaHasher:
+    """Names media by their content, as vLLM's `MultiModalHasher` does."""
+
+    def __new__(cls, algorithm: str, model_id: str) -> MediaHasher:
+        """`algorithm` is `blake3`, `sha256` or `sha512`; `model_id` the literal model name."""
+
+    def image(
+        self,
+        data: bytes,
+        io_config: tuple[str, Sequence[int]] | None = None,
+        media_io_kwargs: str | None = None,
+        mm_processor_kwargs: str | None = None,
+    ) -> str:
+        """The hash of an encoded image.
+
+        `io_config` is the mode and the background that changed it, the two `kwargs` are JSON.
+        """
+
+    def uuid(
+        self,
+        modality: str,
+        uuid: str,
+        media_io_kwargs: str | None = None,
+        mm_processor_kwargs: str | None = None,
+    ) -> str:
+        """The hash of a medium that the client named: the name, unless options bear on it."""
 
 @final
 class Renderer:

@@ -8,9 +8,8 @@ over the file, and the file over the environment.
 import argparse
 import contextlib
 import dataclasses
-import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from fastrender import foreign_flags
@@ -23,7 +22,9 @@ from fastrender.settings import (
     declared,
     merge,
     parse_count,
+    parse_json,
     parse_switch,
+    shown,
 )
 
 _SCALE_OUT_VARIABLE = "VLLM_ENABLE_SCALE_OUT_ENDPOINTS"
@@ -53,10 +54,22 @@ def parse(
     words, config_file = _take_config_file(arguments)
     given, options, warnings = _read_words(words, parser)
     if config_file is not None:
-        from_file, _, warnings_of_file = _read_words(list(_config_words(config_file)), parser)
+        from_file, warnings_of_file = _read_file(config_file, command)
         given = {**from_file, **given}
         warnings = warnings_of_file + warnings
     return CommandLine(RenderConfig.resolve(given, environment), warnings, options)
+
+
+def _read_file(path: str, command: str) -> tuple[dict[str, Any], list[str]]:
+    """The settings that the YAML file at `path` gives, and warnings."""
+    from fastrender.config_file import words_of_file
+
+    words = list(words_of_file(path))
+    try:
+        given, _, warnings = _read_words(words, _build_parser(command))
+    except ConfigError as error:
+        raise ConfigError(f"`{path}`: {error}") from error
+    return given, warnings
 
 
 def _read_words(
@@ -74,7 +87,7 @@ def _read_words(
     }
     for name, value in dotted.items():
         given[name] = merge(given.get(name, {}), value)
-    if model := vars(options).pop("positional_model"):
+    if (model := vars(options).pop("positional_model")) is not None:
         given["model"] = model
     return given, options, warnings
 
@@ -178,7 +191,10 @@ def _separate(
             dotted[objects[base]] = merge(dotted.get(objects[base], {}), nested)
         elif value is not None and flag in switches:
             on, off = switches[flag]
-            plain.append(on if parse_switch(value) else off)
+            try:
+                plain.append(on if parse_switch(value) else off)
+            except ConfigError as error:
+                raise ConfigError(f"{flag.removeprefix('--')}: {error}") from error
         else:
             plain.append(flag if value is None else f"{flag}={value}")
     return plain, dotted, warnings
@@ -220,9 +236,12 @@ def _nested(path: str, text: str) -> dict[str, Any]:
     else:
         with contextlib.suppress(ConfigError):
             value = parse_count(text)
-        with contextlib.suppress(json.JSONDecodeError):
-            value = json.loads(text)
-    for key in reversed(path.split(".")):
+        with contextlib.suppress(ConfigError):
+            value = parse_json(text)
+    keys = path.split(".")
+    if "" in keys:
+        raise ConfigError(f"`.{shown(path)}`: a name is missing beside a dot")
+    for key in reversed(keys):
         value = {key: value}
     return dict(value)
 
@@ -244,7 +263,11 @@ def _refuse(word: str, parser: argparse.ArgumentParser) -> NoReturn:
 def _refuse_hidden_routes(environment: Mapping[str, str]) -> None:
     """Older vLLM hides a renderer's routes on this variable; a renderer without them is none."""
     value = environment.get(_SCALE_OUT_VARIABLE)
-    if value and not parse_switch(value):
+    try:
+        hidden = bool(value) and not parse_switch(value or "")
+    except ConfigError as error:
+        raise ConfigError(f"environment variable {_SCALE_OUT_VARIABLE}: {error}") from error
+    if hidden:
         raise ConfigError(
             f"{_SCALE_OUT_VARIABLE}={value} turns off the only routes that a renderer has; "
             "unset it or set it to 1"
@@ -267,44 +290,3 @@ def _take_config_file(arguments: Sequence[str]) -> tuple[list[str], str | None]:
         if path is None:
             raise ConfigError("--config: a file name is missing")
     return rest, path
-
-
-def _config_words(path: str) -> Iterator[str]:
-    """The words of a command line that the YAML file at `path` stands for."""
-    import yaml
-
-    try:
-        with open(path, encoding="utf-8") as file:
-            settings = yaml.safe_load(file) or {}
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise ConfigError(f"config: cannot read `{path}` ({str(why).lower()})") from error
-    except yaml.YAMLError as error:
-        line = getattr(getattr(error, "problem_mark", None), "line", -1) + 1
-        raise ConfigError(f"config: `{path}` is not YAML (line {line})") from error
-    if not isinstance(settings, dict):
-        raise ConfigError(f"config: `{path}` must hold a mapping of settings")
-    shapes = {
-        spelling: declaration.shape
-        for name, declaration in declared(RenderConfig).items()
-        for spelling in declaration.on_spellings(name)
-    }
-    for key, value in settings.items():
-        flag = "--" + str(key).replace("_", "-")
-        yield from _file_words(flag, value, shapes.get(flag))
-
-
-def _file_words(flag: str, value: Any, shape: Shape | None) -> Iterator[str]:
-    if value is None:
-        return
-    if isinstance(value, list) and shape is not Shape.JSON:
-        if shape is Shape.REPEATED:
-            for item in value:
-                yield f"{flag}={item}"
-        else:
-            yield flag
-            yield from (item if isinstance(item, str) else json.dumps(item) for item in value)
-    elif isinstance(value, dict | list):
-        yield f"{flag}={json.dumps(value)}"
-    else:
-        yield f"{flag}={value}"

@@ -1,9 +1,13 @@
 """Rendering a file: a request a line in, an answer a line out, in the same order."""
 
+import codecs
 import collections
 import concurrent.futures
+import contextlib
 import json
+import logging
 import os
+import stat
 import sys
 import time
 from collections.abc import Iterator
@@ -11,12 +15,17 @@ from typing import BinaryIO, Protocol, TextIO
 
 from fastrender.errors import RequestError, error_envelope
 
-ROUTES = ("auto", "chat", "completions")
-
 # Enough lines a task that handing it over costs little, few enough that memory stays small.
 _TASK_BYTES = 64 << 10
 _TASKS_AHEAD = 4
 _PROGRESS_SECONDS = 0.2
+_STANDARD_NAMES: dict[int | str, str] = {0: "stdin", 1: "stdout", "-": "the standard stream"}
+
+logger = logging.getLogger("fastrender.batch")
+
+
+class BatchError(ValueError):
+    """A file that cannot be read or written; the message is one sentence that names it."""
 
 
 class LineRenderer(Protocol):
@@ -45,9 +54,10 @@ def render_lines(
 
     def write_oldest() -> int:
         answers = pending.popleft().result()
-        for answer, _ in answers:
-            sink.write(answer)
-            sink.write(b"\n")
+        with _naming("write", sink):
+            for answer, _ in answers:
+                sink.write(answer)
+                sink.write(b"\n")
         failed = sum(not good for _, good in answers)
         progress.advance(len(answers), failed)
         return failed
@@ -62,8 +72,10 @@ def render_lines(
                 failures += write_oldest()
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
+            progress.finish()
             raise
-    sink.flush()
+    with _naming("write", sink):
+        sink.flush()
     progress.finish()
     return failures
 
@@ -110,10 +122,12 @@ def _tasks(source: BinaryIO, most_bytes: int) -> Iterator[list[bytes]]:
     """The lines that are not blank, several at a time; a line too long is cut just beyond."""
     lines: list[bytes] = []
     size = 0
-    while line := source.readline(most_bytes + 2):
+    start = codecs.BOM_UTF8
+    while line := _read_line(source, most_bytes + 2):
         if not line.endswith(b"\n") and len(line) > most_bytes:
             _skip_line(source)
-        line = line.strip()
+        # Some editors begin a UTF-8 file with a mark.
+        line, start = line.removeprefix(start).strip(), b""
         if not line:
             continue
         lines.append(line)
@@ -125,8 +139,13 @@ def _tasks(source: BinaryIO, most_bytes: int) -> Iterator[list[bytes]]:
         yield lines
 
 
+def _read_line(source: BinaryIO, most_bytes: int) -> bytes:
+    with _naming("read", source):
+        return source.readline(most_bytes)
+
+
 def _skip_line(source: BinaryIO) -> None:
-    while (piece := source.readline(_TASK_BYTES)) and not piece.endswith(b"\n"):
+    while (piece := _read_line(source, _TASK_BYTES)) and not piece.endswith(b"\n"):
         pass
 
 
@@ -147,6 +166,11 @@ def _render_line(
         answer = renderer.render(_route_of(line) if route == "auto" else route, line)
     except RequestError as error:
         return bytes(error.body), False
+    except BaseException:
+        # BaseException, since that is what a panic of the native half arrives as.
+        logger.exception("a request failed")
+        text = "the renderer failed on this request; its log says why"
+        return error_envelope(text, "InternalServerError", None, 500), False
     return answer, True
 
 
@@ -156,17 +180,66 @@ def _route_of(line: bytes) -> str:
     if b'"messages"' not in line:
         return "completions" if b'"prompt"' in line else "chat"
     try:
-        body = json.loads(line)
-    except ValueError:
+        # Numbers as they are written: some have more digits than Python reads.
+        body = json.loads(line, parse_int=str)
+    except (ValueError, RecursionError):
         return "chat"
     return "chat" if not isinstance(body, dict) or "messages" in body else "completions"
 
 
-def open_source(path: str) -> BinaryIO:
+@contextlib.contextmanager
+def open_source(path: str) -> Iterator[BinaryIO]:
     """The file at `path`, or stdin for `-`."""
-    return sys.stdin.buffer if path == "-" else open(path, "rb")
+    if path == "-" and sys.stdin is None:
+        raise BatchError("cannot read stdin: it is closed; --input names a file")
+    with _naming("read", path):
+        source = open(0 if path == "-" else path, "rb", closefd=path != "-")  # noqa: SIM115
+    with source:
+        yield source
 
 
-def open_sink(path: str) -> BinaryIO:
+@contextlib.contextmanager
+def open_sink(path: str) -> Iterator[BinaryIO]:
     """The file at `path`, or stdout for `-`."""
-    return sys.stdout.buffer if path == "-" else open(path, "wb")
+    if path == "-" and sys.stdout is None:
+        raise BatchError("cannot write stdout: it is closed; --output names a file")
+    with _naming("write", path):
+        sink = open(1 if path == "-" else path, "wb", closefd=path != "-")  # noqa: SIM115
+    try:
+        yield sink
+    except BaseException:
+        # What could not be written a moment ago cannot be now, and has been told of.
+        with contextlib.suppress(OSError):
+            sink.close()
+        raise
+    with _naming("write", sink):
+        sink.close()
+
+
+def refuse_same_file(source: BinaryIO, output: str) -> None:
+    """Refuse to write over, or at the end of, the file that is read, whatever its names are."""
+    try:
+        read = os.fstat(source.fileno())
+        written = os.fstat(1) if output == "-" else os.stat(output)
+    except OSError:
+        # There is no such file yet, or it is reported when it is opened.
+        return
+    if stat.S_ISREG(read.st_mode) and os.path.samestat(read, written):
+        raise BatchError(f"--output is the file that --input reads, {_name(source)}; name another")
+
+
+@contextlib.contextmanager
+def _naming(action: str, file: BinaryIO | str) -> Iterator[None]:
+    """Name the file in errors of the system; a broken pipe stays what it is."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise BatchError(f"cannot {action} {_name(file)}: {why}") from error
+
+
+def _name(file: BinaryIO | str) -> str:
+    name = file if isinstance(file, str) else getattr(file, "name", "-")
+    return _STANDARD_NAMES.get(name) or f"`{name}`"

@@ -1,5 +1,6 @@
 """The `fastrender` command."""
 
+import contextlib
 import os
 import sys
 import time
@@ -10,6 +11,7 @@ if TYPE_CHECKING:
     import argparse
     import socket
     from collections.abc import Callable
+    from types import FrameType
 
     from fastrender.arguments import CommandLine
     from fastrender.config import RenderConfig
@@ -28,12 +30,33 @@ options:
 _FAILED = 1
 _USAGE_ERROR = 2
 _INTERRUPTED = 130
+_BROKEN_PIPE = 141
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command that `arguments` (or the process's own) name; the exit code."""
     started = time.perf_counter()
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    _hold_standard_descriptors()
+    try:
+        try:
+            code = _run(list(sys.argv[1:] if arguments is None else arguments), started)
+        finally:
+            # Help and version too may go to a pipe that nobody reads, or to a full disk.
+            if sys.stdout is not None:
+                sys.stdout.flush()
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except BrokenPipeError:
+        _discard_output()
+        return _BROKEN_PIPE
+    except OSError as error:
+        _discard_output()
+        why = (error.strerror or str(error)).lower()
+        return _complain(f"cannot write stdout: {why}", _FAILED)
+    return code
+
+
+def _run(words: list[str], started: float) -> int:
     command, rest = (words[0], words[1:]) if words else ("", [])
     if command in ("-h", "--help"):
         print(_USAGE, end="")
@@ -46,10 +69,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if command not in ("serve", "render"):
         problem = f"unknown command `{command}`" if command else "a command is missing"
         return _complain(f"{problem}; known: serve, render", _USAGE_ERROR)
-    try:
-        return _serve(rest, started) if command == "serve" else _render(rest)
-    except KeyboardInterrupt:
-        return _INTERRUPTED
+    return _serve(rest, started) if command == "serve" else _render(rest)
+
+
+def _hold_standard_descriptors() -> None:
+    """Open what was closed at the start, lest files and sockets get the numbers 0 to 2."""
+    for descriptor, stream in enumerate((sys.stdin, sys.stdout, sys.stderr)):
+        if stream is None:
+            try:
+                os.fstat(descriptor)
+            except OSError:
+                os.open(os.devnull, os.O_RDWR)
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+
+
+def _discard_output() -> None:
+    """Keep the interpreter from writing to stdout once more at its end."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def load_renderer(config: "RenderConfig") -> "Renderer":
@@ -97,6 +135,10 @@ def _serve(words: Sequence[str], started: float) -> int:
     from fastrender.server import sockets
 
     try:
+        if line.config.ssl_certfile is not None:
+            from fastrender.server import tls
+
+            tls.check(line.config)
         bound = sockets.bind(line.config)
     except ValueError as error:
         return _complain(str(error), _FAILED)
@@ -116,7 +158,31 @@ def _serve(words: Sequence[str], started: float) -> int:
     return leave(code)
 
 
+class _Stopped(BaseException):
+    """SIGTERM, before there is a server that drains."""
+
+
+def _stop(number: int, frame: "FrameType | None") -> None:
+    raise _Stopped
+
+
 def _serve_alone(config: "RenderConfig", bound: "socket.socket", started: float) -> int:
+    import signal
+
+    before = signal.signal(signal.SIGTERM, _stop)
+    try:
+        return _load_and_serve(config, bound, started)
+    except (_Stopped, KeyboardInterrupt) as end:
+        from fastrender.server import sockets
+
+        # Here, since the interpreter would not end well beside the thread that loads.
+        sockets.release(config, bound)
+        os._exit(0 if isinstance(end, _Stopped) else _INTERRUPTED)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _load_and_serve(config: "RenderConfig", bound: "socket.socket", started: float) -> int:
     # The native half loads without the interpreter's lock, while the server's modules do.
     import threading
 
@@ -156,24 +222,22 @@ def _render(words: Sequence[str]) -> int:
     from fastrender import batch
 
     try:
-        renderer = load_renderer(line.config)
-        with (
-            batch.open_source(line.options.input) as source,
-            batch.open_sink(line.options.output) as sink,
-        ):
-            failures = batch.render_lines(
-                renderer,
-                source,
-                sink,
-                route=line.options.route,
-                most_bytes=line.config.max_request_bytes,
-                progress=batch.Progress(sys.stderr, source),
-                threads=line.config.renderer_num_workers,
-            )
+        with batch.open_source(line.options.input) as source:
+            batch.refuse_same_file(source, line.options.output)
+            renderer = load_renderer(line.config)
+            with batch.open_sink(line.options.output) as sink:
+                failures = batch.render_lines(
+                    renderer,
+                    source,
+                    sink,
+                    route=line.options.route,
+                    most_bytes=line.config.max_request_bytes,
+                    progress=batch.Progress(sys.stderr, source),
+                    threads=line.config.renderer_num_workers,
+                )
     except BrokenPipeError:
-        # Who reads has seen enough; keep the interpreter from flushing to them once more.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _FAILED
+        # Who reads has seen enough.
+        return _BROKEN_PIPE
     except (ValueError, OSError) as error:
         return _complain(str(error), _FAILED)
     return _complain(f"{failures} requests failed", _FAILED) if failures else 0

@@ -21,6 +21,7 @@ from fastrender.settings import (
     parse_count_or_auto,
     parse_seconds,
     setting,
+    shown,
 )
 
 EMBEDDED_MODEL = "fastrender/tiny"
@@ -41,7 +42,9 @@ class RenderConfig:
     tokenizer_mode: str = setting("auto", "How the tokenizer is loaded; `auto` and `hf` work.")
     tokenizer_revision: str | None = setting(None, "Hub revision of the tokenizer.")
     revision: str | None = setting(None, "Hub revision of the model.")
-    hf_token: str | None = setting(None, "Token for the hub; HF_TOKEN is honoured too.")
+    hf_token: str | None = setting(
+        None, "Token for the hub; HF_TOKEN is honoured too.", may_be_empty=True
+    )
     download_dir: str | None = setting(None, "Where hub files are kept.")
     served_model_name: tuple[str, ...] = setting(
         (),
@@ -85,7 +88,10 @@ class RenderConfig:
         native=True,
     )
     cohere_format: str = setting(
-        "cmd4", "Value of the template variable of this name.", native=True
+        "cmd4",
+        "Value of the template variable of this name.",
+        native=True,
+        may_be_empty=True,
     )
     reasoning_effort_map: dict[str, Any] = setting(
         {}, "Efforts to replace before templating.", shape=Shape.JSON, native=True
@@ -169,10 +175,123 @@ class RenderConfig:
         "Megabytes for tokens of text seen before; 0 for none.",
         parse=parse_count,
         least=0,
+        most=1 << 20,
+    )
+
+    # Media.
+    dtype: str = setting(
+        "auto",
+        "Number type of the model, and of pixels that are normalised here.",
+        choices=("auto", "half", "float16", "bfloat16", "float", "float32"),
+    )
+    mm_device_do_normalize: bool | None = setting(
+        None,
+        "Send pixels as bytes, for the vision worker to normalise; by default where it can.",
+        shape=Shape.SWITCH,
+        kind=bool,
+    )
+    mm_processor_kwargs: dict[str, Any] = setting(
+        {}, "Media processing options, such as max_pixels.", shape=Shape.JSON
+    )
+    media_io_kwargs: dict[str, Any] = setting(
+        {}, "Options of decoding, by modality.", shape=Shape.JSON
+    )
+    mm_hasher_algorithm: str = setting(
+        "blake3",
+        "How media are hashed.",
+        choices=("blake3", "sha256", "sha512"),
+        environment=("VLLM_MM_HASHER_ALGORITHM",),
+    )
+    mm_processor_cache_gb: float = setting(
+        4.0,
+        "Gibibytes for processed media; 0 for none.",
+        parse=parse_seconds,
+        least=0,
+        most=1 << 20,
+    )
+    verify_media: bool = setting(
+        False, "Decode media even where a request asks for hashes and places alone."
+    )
+    media_fetch_threads: int = setting(
+        64, "Media that may be fetched at once.", parse=parse_count, least=1, most=1024
+    )
+    allow_private_media: bool = setting(
+        False, "Fetch media from addresses that are not on the public internet, too."
+    )
+    allowed_media_domains: tuple[str, ...] = setting(
+        (), "Hosts that media may be fetched from; any if none is given.", shape=Shape.LIST
+    )
+    allowed_local_media_path: str | None = setting(
+        None, "Folder whose files may be named by file: URLs."
+    )
+    media_use_proxies: bool = setting(
+        False,
+        "Fetch media through the environment's proxies; it is for them then to guard the network.",
+    )
+    media_url_allow_redirects: bool = setting(
+        True,
+        "Follow redirects when media are fetched.",
+        environment=("VLLM_MEDIA_URL_ALLOW_REDIRECTS",),
+    )
+    media_fetch_max_retries: int = setting(
+        3,
+        "Attempts at a URL.",
+        parse=parse_count,
+        environment=("VLLM_MEDIA_FETCH_MAX_RETRIES",),
+    )
+    media_fetch_time_limit: float = setting(
+        60.0,
+        "Seconds that all attempts at a URL may take together.",
+        parse=parse_seconds,
+        least=0,
+    )
+    image_fetch_timeout: float = setting(
+        5.0,
+        "Seconds of the first attempt at an image; each further one gets four times as many.",
+        parse=parse_seconds,
+        environment=("VLLM_IMAGE_FETCH_TIMEOUT",),
+    )
+    audio_fetch_timeout: float = setting(
+        10.0,
+        "The same for audio.",
+        parse=parse_seconds,
+        environment=("VLLM_AUDIO_FETCH_TIMEOUT",),
+    )
+    video_fetch_timeout: float = setting(
+        30.0,
+        "The same for a video.",
+        parse=parse_seconds,
+        environment=("VLLM_VIDEO_FETCH_TIMEOUT",),
+    )
+    max_media_download_size_mb: int = setting(
+        256,
+        "Mebibytes of one download or file; 0 for no bound.",
+        parse=parse_count,
+        environment=("VLLM_MAX_MEDIA_DOWNLOAD_SIZE_MB",),
+    )
+    max_media_request_download_size_mb: int = setting(
+        256,
+        "Mebibytes that one request's downloads may have together; 0 for no bound.",
+        parse=parse_count,
+        environment=("VLLM_MAX_MEDIA_REQUEST_DOWNLOAD_SIZE_MB",),
+    )
+    max_image_pixels: int = setting(
+        178_956_970,
+        "Pixels of one image; 0 for no bound but Pillow's own.",
+        parse=parse_count,
+        environment=("VLLM_MAX_IMAGE_PIXELS",),
+    )
+    max_media_request_decode_bytes: int = setting(
+        715_827_880,
+        "Bytes of one request's decoded media, four for each pixel; 0 for no bound.",
+        parse=parse_count,
+        environment=("VLLM_MAX_MEDIA_REQUEST_DECODE_BYTES",),
     )
 
     # The server.
-    host: str | None = setting(None, "Address to listen on; all of them if none is given.")
+    host: str | None = setting(
+        None, "Address to listen on; all of them if none is given.", may_be_empty=True
+    )
     port: int = setting(
         8000,
         "Port to listen on; 0 for any free one.",
@@ -181,7 +300,9 @@ class RenderConfig:
         most=65_535,
     )
     uds: str | None = setting(None, "Unix socket to listen on, instead of host and port.")
-    workers: int = setting(1, "Processes that share the socket.", parse=parse_count, least=1)
+    workers: int = setting(
+        1, "Processes that share the socket.", parse=parse_count, least=1, most=1_024
+    )
     renderer_num_workers: int = setting(
         os.cpu_count() or 1,
         "Threads for large requests, in each process.",
@@ -233,7 +354,11 @@ class RenderConfig:
         shape=Shape.LIST,
         environment=("FASTRENDER_API_KEY", "VLLM_API_KEY"),
     )
-    root_path: str = setting("", "Prefix that a proxy leaves on the path.")
+    root_path: str = setting(
+        "",
+        "Prefix that a proxy leaves on the path; with or without the slash in front.",
+        may_be_empty=True,
+    )
     allowed_origins: tuple[str, ...] = setting(
         (), "Origins of browsers that may call, as a JSON list.", shape=Shape.JSON
     )
@@ -267,16 +392,20 @@ class RenderConfig:
     uvicorn_log_level: str = setting("info", "How much is logged.", choices=LOG_LEVELS)
     enable_uvicorn_access_log: bool = setting(False, "Log a line for each request.")
     disable_access_log_for_endpoints: str = setting(
-        "", "Paths that are left out of the access log, separated by commas."
+        "",
+        "Paths that are left out of the access log, separated by commas.",
+        may_be_empty=True,
     )
 
     def __post_init__(self) -> None:
         """Check every value, and those that hang together."""
         for name, declaration in declared(type(self)).items():
             value = getattr(self, name)
-            if isinstance(value, str) and declaration.parse is not str:
-                # A library's caller may write `max_model_len="32k"` too.
+            # A library's caller may write `max_model_len="32k"`, or give paths as objects.
+            if isinstance(value, str) and declaration.kind in (bool, int, float):
                 object.__setattr__(self, name, value := declaration.read(name, value))
+            elif isinstance(value, os.PathLike) and declaration.kind is str:
+                object.__setattr__(self, name, value := os.fspath(value))
             declaration.check(name, value)
             if isinstance(value, list):
                 object.__setattr__(self, name, tuple(value))
@@ -284,6 +413,16 @@ class RenderConfig:
             raise ConfigError("--enable-auto-tool-choice needs --tool-call-parser")
         if bool(self.ssl_keyfile) != bool(self.ssl_certfile):
             raise ConfigError("--ssl-keyfile and --ssl-certfile go together")
+        if self.ssl_certfile is None and (self.ssl_ca_certs is not None or self.ssl_cert_reqs):
+            raise ConfigError(
+                "--ssl-ca-certs and --ssl-cert-reqs need --ssl-keyfile and --ssl-certfile"
+            )
+        for modality, limit in self.limit_mm_per_prompt.items():
+            count = limit.get("count", 0) if isinstance(limit, dict) else limit
+            if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+                raise ConfigError(
+                    f"limit-mm-per-prompt: `{modality}` must be a count, not `{shown(limit)}`"
+                )
         for pair in self.reasoning_effort_map.items():
             if unknown := [effort for effort in pair if effort not in REASONING_EFFORTS]:
                 known = ", ".join(REASONING_EFFORTS)
@@ -291,8 +430,9 @@ class RenderConfig:
                     f"reasoning-effort-map: unknown effort `{unknown[0]}`; known: {known}"
                 )
         root_path = self.root_path.strip("/")
+        if any(mark in root_path for mark in "?# ") or "://" in root_path:
+            raise ConfigError(f"root-path: `{self.root_path}` is no path; give one such as `/api`")
         object.__setattr__(self, "root_path", f"/{root_path}" if root_path else "")
-        object.__setattr__(self, "api_key", tuple(key for key in self.api_key if key))
 
     @classmethod
     def resolve(cls, given: Mapping[str, Any], environment: Mapping[str, str]) -> "RenderConfig":
@@ -303,11 +443,9 @@ class RenderConfig:
             for name, declaration in settings.items()
             if (value := from_environment(name, declaration, environment)) is not None
         }
-        # An empty key is no key: the environment's then stands.
-        chosen = {name: value for name, value in given.items() if name != "api_key" or any(value)}
         if unknown := given.keys() - settings.keys():
             raise ConfigError(f"unknown setting `{min(unknown)}`")
-        return cls(**{**values, **chosen})
+        return cls(**{**values, **given})
 
     def native_settings(self, template_names: Collection[str] = ()) -> dict[str, Any]:
         """The `settings` of a native render spec; `template_names` are the tokenizer's own."""
@@ -327,10 +465,11 @@ def read_template(value: str | None, template_names: Collection[str] = ()) -> st
         return value
     try:
         return pathlib.Path(value).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+    except (OSError, ValueError) as error:
+        why = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
+        why = (error.strerror or why) if isinstance(error, OSError) else why
         names = ", ".join(sorted(template_names)) or "none"
         raise ConfigError(
-            f"chat-template: cannot read the file `{value}` ({str(why).lower()}); "
+            f"chat-template: cannot read the file `{shown(value)}` ({why.lower()}); "
             f"it is no literal template either, and the tokenizer's named ones are: {names}"
         ) from error

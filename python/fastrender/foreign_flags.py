@@ -76,7 +76,7 @@ _ENGINE_VALUES = _words(
     weight-transfer-config worker-cls worker-extension-cls
     """
 )
-_ENGINE_LISTS = _words(
+_LISTS = _words(
     """
     collect-detailed-traces cpu-offload-params cudagraph-capture-sizes ignore-patterns
     kv-cache-dtype-skip-layers logits-processors lora-modules lora-target-modules numa-bind-cpus
@@ -85,20 +85,19 @@ _ENGINE_LISTS = _words(
 )
 _MEDIA_SWITCHES = _words(
     """
-    chunked-mm-input language-model-only mm-device-do-normalize mm-embeds mm-encoder-only
+    chunked-mm-input language-model-only mm-embeds mm-encoder-only
     prompt-embeds skip-mm-profiling
     """
 )
 _MEDIA_VALUES = _words(
     """
-    allowed-local-media-path dtype media-io-kwargs mm-encoder-attn-backend mm-encoder-attn-dtype
+    mm-encoder-attn-backend mm-encoder-attn-dtype
     mm-encoder-fp8-scale-path mm-encoder-fp8-scale-save-margin mm-encoder-fp8-scale-save-path
-    mm-encoder-tp-mode mm-hasher-algorithm mm-ipc-gpu-memory-gb mm-processor-cache-gb
-    mm-processor-cache-type mm-processor-device mm-processor-kwargs
+    mm-encoder-tp-mode mm-ipc-gpu-memory-gb
+    mm-processor-cache-type mm-processor-device
     mm-shm-cache-max-object-size-mb mm-tensor-ipc video-pruning-method video-pruning-rate
     """
 )
-_MEDIA_LISTS = _words("allowed-media-domains")
 _SHORT = {
     "-ac": "attention-config",
     "-asc": "api-server-count",
@@ -128,8 +127,7 @@ _SHORT = {
 _SILENT_SWITCHES = frozenset(["scale-out"])
 _SWITCHES = _ENGINE_SWITCHES | _MEDIA_SWITCHES | _SILENT_SWITCHES
 _VALUES = _ENGINE_VALUES | _MEDIA_VALUES
-_LISTS = _ENGINE_LISTS | _MEDIA_LISTS
-_MEDIA = _MEDIA_SWITCHES | _MEDIA_VALUES | _MEDIA_LISTS
+_MEDIA = _MEDIA_SWITCHES | _MEDIA_VALUES
 
 
 class Arity(enum.Enum):

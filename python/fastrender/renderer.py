@@ -1,8 +1,10 @@
 """`Renderer`: the library's face, and what the server and the batch command render with."""
 
+import functools
 import json
+import os
 from collections.abc import Iterator, Mapping
-from typing import Any, Self, overload
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, overload
 
 from fastrender import model_folder
 from fastrender._native import Pending
@@ -10,6 +12,18 @@ from fastrender._native import Renderer as NativeRenderer
 from fastrender.config import EMBEDDED_MODEL, RenderConfig
 from fastrender.errors import request_error
 from fastrender.model_folder import ModelFolder, ModelSpec
+
+if TYPE_CHECKING:
+    from fastrender.images.pipeline import ImagePipeline, Job
+
+_IMAGE_STATS = (
+    "image_cache_hits",
+    "image_cache_misses",
+    "image_cache_bytes",
+    "image_cache_entries",
+)
+
+Body: TypeAlias = bytes | bytearray | memoryview
 
 
 class RenderedRequest(Mapping[str, Any]):
@@ -51,7 +65,8 @@ class RenderedRequest(Mapping[str, Any]):
 class Renderer:
     """Renders OpenAI requests for one model; any number of threads may use it at once.
 
-    Bytes in give bytes out (JSON, as the server's routes answer); a dict in gives mappings out.
+    Bytes (or a bytearray, or a memoryview) in give bytes out: JSON, as the server's routes answer.
+    A dict in gives mappings out. JSON as a string is refused: encode it.
 
     >>> renderer = Renderer()
     >>> answer = renderer.render_chat({"messages": [{"role": "user", "content": "Hi"}]})
@@ -62,9 +77,13 @@ class Renderer:
     and `RequestError`, with the server's status and error body, for a request that cannot.
     """
 
-    def __init__(self, model: str = EMBEDDED_MODEL, **settings: Any) -> None:
-        """Load `model`, a folder or a hub id; `settings` are those of `RenderConfig`."""
-        self._open(RenderConfig(model=model, **settings))
+    def __init__(self, model: str | os.PathLike[str] = EMBEDDED_MODEL, **settings: Any) -> None:
+        """Load `model`, a folder or a hub id; `settings` are those of `RenderConfig`.
+
+        `ConfigError`, a `ValueError`, names a setting whose value cannot be.
+        """
+        settings["model"] = model
+        self._open(RenderConfig(**settings))
 
     @classmethod
     def from_config(cls, config: RenderConfig) -> Self:
@@ -80,6 +99,9 @@ class Renderer:
             self.folder.render_spec(config.native_settings(self.folder.spec.chat_templates)),
             self.folder.tokenizer_json,
         )
+        if config.allowed_local_media_path is not None or config.media_use_proxies:
+            # What is wrong with these is to be said now.
+            self.images  # noqa: B018
 
     @property
     def spec(self) -> ModelSpec:
@@ -95,52 +117,85 @@ class Renderer:
             "special_tokens": dict(self.spec.special_tokens),
             "chat_template": self.spec.chat_templates.get("default"),
         }
-        return json.dumps(info, ensure_ascii=False).encode()
+        # What UTF-8 cannot hold (a lone surrogate) is escaped, as JSON does too.
+        return json.dumps(info, ensure_ascii=False).encode(errors="backslashreplace")
 
-    def render(self, route: str, body: bytes, request_id: str | None = None) -> bytes:
+    @functools.cached_property
+    def images(self) -> "ImagePipeline | None":
+        """What processes images, if the model takes any; made when first asked for."""
+        from fastrender.images import ImagePipeline
+
+        processing = self.folder.image
+        if processing is None:
+            return None
+        return ImagePipeline(processing, self.config, self.spec.max_model_len)
+
+    def stats(self) -> dict[str, int]:
+        """Counters and sizes of all caches."""
+        images = self.__dict__.get("images")
+        cache = images.cache.stats() if images else dict.fromkeys(_IMAGE_STATS, 0)
+        return {**self.native.stats(), **cache}
+
+    def begin(self, route: str, body: bytes, request_id: str | None = None) -> bytes | Pending:
         """Serve one body of `route` (`chat`, `completions`, `tokenize`, `detokenize`).
 
-        `request_id` goes before the body's own, as the header `X-Request-Id` does.
+        The answer, or a request that waits for images, which `complete` goes on with. `request_id`
+        goes before the body's own, as the header `X-Request-Id` does.
         """
-        return _finished(self.native.begin(route, body, request_id))
+        return self.native.begin(route, body, request_id)
 
-    def render_short(self, route: str, body: bytes, request_id: str | None = None) -> bytes | None:
-        """As `render`, or `None`, at once, for more than half a millisecond of work.
+    def begin_short(
+        self, route: str, body: bytes, request_id: str | None = None
+    ) -> bytes | Pending | None:
+        """As `begin`, or `None`, at once, for more than half a millisecond of work.
 
         For callers that hold others up meanwhile, such as an event loop.
         """
-        answer = self.native.begin_short(route, body, request_id)
-        return None if answer is None else _finished(answer)
+        return self.native.begin_short(route, body, request_id)
+
+    def complete(self, pending: Pending) -> "Job":
+        """Work on a request's images in the background; the job's `answer` is a future.
+
+        `BusyError` if too many requests wait for images already.
+        """
+        if self.images is None:
+            raise request_error(
+                "this model takes no images", "BadRequestError", pending.media[0].modality, 400
+            )
+        return self.images.start(pending)
+
+    def render(self, route: str, body: bytes, request_id: str | None = None) -> bytes:
+        """Serve one body whole, its images too, as `begin` and `complete` do in two steps."""
+        answer = self.begin(route, body, request_id)
+        return self.complete(answer).answer.result() if isinstance(answer, Pending) else answer
 
     @overload
-    def render_chat(self, request: bytes, *, request_id: str | None = None) -> bytes: ...
+    def render_chat(self, request: Body, *, request_id: str | None = None) -> bytes: ...
     @overload
     def render_chat(
         self, request: Mapping[str, Any], *, request_id: str | None = None
     ) -> RenderedRequest: ...
     def render_chat(
-        self, request: bytes | Mapping[str, Any], *, request_id: str | None = None
+        self, request: Body | Mapping[str, Any], *, request_id: str | None = None
     ) -> bytes | RenderedRequest:
         """Render a chat request (`/v1/chat/completions/render`)."""
-        if isinstance(request, bytes):
-            return self.render("chat", request, request_id)
-        return RenderedRequest(self.render("chat", _encoded(request), request_id))
+        answer = self.render("chat", _encoded(request), request_id)
+        return RenderedRequest(answer) if isinstance(request, Mapping) else answer
 
     @overload
-    def render_completion(self, request: bytes, *, request_id: str | None = None) -> bytes: ...
+    def render_completion(self, request: Body, *, request_id: str | None = None) -> bytes: ...
     @overload
     def render_completion(
         self, request: Mapping[str, Any], *, request_id: str | None = None
     ) -> list[dict[str, Any]]: ...
     def render_completion(
-        self, request: bytes | Mapping[str, Any], *, request_id: str | None = None
+        self, request: Body | Mapping[str, Any], *, request_id: str | None = None
     ) -> bytes | list[dict[str, Any]]:
         """Render a completion request (`/v1/completions/render`): one answer for each prompt."""
-        if isinstance(request, bytes):
-            return self.render("completions", request, request_id)
-        answers: list[dict[str, Any]] = json.loads(
-            self.render("completions", _encoded(request), request_id)
-        )
+        answer = self.render("completions", _encoded(request), request_id)
+        if not isinstance(request, Mapping):
+            return answer
+        answers: list[dict[str, Any]] = json.loads(answer)
         return answers
 
     def tokenize(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -154,14 +209,15 @@ class Renderer:
         return answer
 
 
-def _finished(answer: bytes | Pending) -> bytes:
-    if isinstance(answer, Pending):
-        kinds = ", ".join(dict.fromkeys(item.modality for item in answer.media))
-        message = f"this version of fastrender renders text only; the request holds {kinds}"
-        raise request_error(message, "BadRequestError", answer.media[0].modality, 400)
-    return answer
-
-
-def _encoded(request: Mapping[str, Any]) -> bytes:
+def _encoded(request: Body | Mapping[str, Any]) -> bytes:
+    if isinstance(request, bytes):
+        return request
+    if isinstance(request, bytearray | memoryview):
+        return bytes(request)
+    if not isinstance(request, Mapping):
+        raise TypeError(
+            f"a request is a mapping, or JSON as bytes, not `{type(request).__name__}`; "
+            "encode a string first"
+        )
     # Escapes carry what UTF-8 cannot (lone surrogates), so that the core says what is wrong.
-    return json.dumps(request).encode()
+    return json.dumps(dict(request)).encode()

@@ -3,6 +3,7 @@
 import dataclasses
 import enum
 import json
+import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -14,6 +15,19 @@ _MULTIPLIERS = {
 _TRUE = {"1", "true", "yes", "on"}
 _FALSE = {"0", "false", "no", "off", ""}
 _METADATA_KEY = "setting"
+_KINDS: dict[type, str] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a string",
+    tuple: "a list of strings",
+    dict: "a JSON object",
+}
+# What no setting needs more than: the native half's integers, and thirty years in seconds.
+_MOST: dict[type, float] = {int: 2**63 - 1, float: 1e9}
+_MOST_DIGITS = 30
+_DEEPEST = 100
+_LONGEST_SHOWN = 60
 
 
 class ConfigError(ValueError):
@@ -44,7 +58,9 @@ class Setting:
     least: float | None = None
     most: float | None = None
     native: bool = False
-    container: type = str
+    kind: type = str
+    optional: bool = False
+    may_be_empty: bool = False
 
     def on_spellings(self, name: str) -> list[str]:
         """Flags that give the setting, or turn a switch on."""
@@ -64,38 +80,54 @@ class Setting:
         try:
             if self.shape is Shape.SWITCH:
                 return parse_switch(text)
-            if self.shape is Shape.JSON:
-                value = json.loads(text)
-                self.check(name, value)
-                return value
-            value = self.parse(text)
-        except ValueError as error:
-            raise ConfigError(f"{dashed(name)}: {reason(error, text)}") from error
+            value = parse_json(text) if self.shape is Shape.JSON else self.parse(text)
+        except ConfigError as error:
+            raise ConfigError(f"{dashed(name)}: {error}") from error
+        if self.shape is Shape.JSON:
+            self.check(name, value)
         return (value,) if self.shape in (Shape.LIST, Shape.REPEATED) else value
 
     def check(self, name: str, value: Any) -> None:
         """Refuse a value of the wrong kind, or outside of the setting's choices or bounds."""
-        if value is None:
+        if value is None and self.optional:
             return
-        if self.container is tuple and not is_words(value):
-            raise ConfigError(f"{dashed(name)}: a list of strings is needed, not `{value}`")
-        if self.container is dict and not isinstance(value, dict):
-            raise ConfigError(f"{dashed(name)}: a JSON object is needed, not `{value}`")
+        if not _is_kind(value, self.kind):
+            raise ConfigError(
+                f"{dashed(name)}: {_KINDS[self.kind]} is needed, not `{shown(value)}`"
+            )
+        if problem := self._problem(value):
+            raise ConfigError(f"{dashed(name)}: {problem}")
+
+    def _problem(self, value: Any) -> str | None:
+        if self.kind is dict:
+            return _problem_of_object(value)
+        if self.kind in (str, tuple):
+            words = [value] if self.kind is str else value
+            if "" in words and not self.may_be_empty:
+                return "an empty value; give one, or leave the setting out"
+            if any(_has_surrogates(word) for word in words):
+                return f"`{shown(value)}` is not UTF-8"
+        elif not math.isfinite(value):
+            return f"a finite number is needed, not `{value}`"
         if self.choices and value not in self.choices:
-            known = ", ".join(self.choices)
-            raise ConfigError(f"{dashed(name)}: unknown value `{value}`; known: {known}")
+            return f"unknown value `{shown(value)}`; known: {', '.join(self.choices)}"
         if self.least is not None and value < self.least:
-            raise ConfigError(f"{dashed(name)}: `{value}` is less than {self.least}")
-        if self.most is not None and value > self.most:
-            raise ConfigError(f"{dashed(name)}: `{value}` is more than {self.most}")
+            return f"`{value}` is less than {self.least}"
+        most = self.most if self.most is not None else _MOST.get(self.kind)
+        if most is not None and value > most:
+            return f"`{shown(value)}` is more than {most}"
+        return None
 
 
 def setting(default: Any, help: str, **details: Any) -> Any:
     """A dataclass field that carries its `Setting`; `details` are the fields of `Setting`."""
     if "shape" not in details and isinstance(default, bool):
         details["shape"] = Shape.SWITCH
-    if isinstance(default, dict | tuple):
-        details["container"] = type(default)
+    if default is not None:
+        details["kind"] = type(default)
+    elif "parse" in details:
+        details["kind"] = int
+    details["optional"] = default is None
     metadata = {_METADATA_KEY: Setting(help=help, **details)}
     if isinstance(default, dict):
         return dataclasses.field(default_factory=lambda: dict(default), metadata=metadata)
@@ -124,16 +156,23 @@ def dashed(name: str) -> str:
     return name.replace("_", "-")
 
 
-def reason(error: ValueError, text: str) -> str:
-    """Why `text` was not understood, as part of a sentence."""
-    if isinstance(error, json.JSONDecodeError):
-        return f"`{text}` is not JSON ({error.msg.lower()} at character {error.pos})"
-    return str(error)
+def shown(value: Any) -> str:
+    """A value as text, cut for messages."""
+    text = str(value)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
 
 
-def is_words(value: Any) -> bool:
-    """Whether `value` is a list or tuple of strings."""
-    return isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
+def parse_json(text: str) -> Any:
+    """The value that JSON stands for."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        why = f"{error.msg.lower()} at character {error.pos}"
+        raise ConfigError(f"`{shown(text)}` is not JSON ({why})") from error
+    except RecursionError as error:
+        raise ConfigError(f"`{shown(text)}` is nested too deeply") from error
+    except ValueError as error:
+        raise ConfigError(f"`{shown(text)}` holds a number of too many digits") from error
 
 
 def parse_switch(text: str) -> bool:
@@ -143,14 +182,16 @@ def parse_switch(text: str) -> bool:
         return True
     if word in _FALSE:
         return False
-    raise ConfigError(f"`{text}` is neither true nor false")
+    raise ConfigError(f"`{shown(text)}` is neither true nor false")
 
 
 def parse_count(text: str) -> int:
     """An integer, with vLLM's suffixes: `1k` is 1000, `1K` is 1024, `25.6k` is 25600."""
     match = re.fullmatch(r"\s*(-?\d+)(\.\d+)?([kKmMgGtT]?)\s*", text)
     if match is None:
-        raise ConfigError(f"`{text}` is not a whole number")
+        raise ConfigError(f"`{shown(text)}` is not a whole number")
+    if len(text) > _MOST_DIGITS:
+        raise ConfigError(f"`{shown(text)}` has too many digits")
     whole, fraction, suffix = match.groups()
     if fraction is None:
         return int(whole) * _MULTIPLIERS.get(suffix, 1)
@@ -169,7 +210,7 @@ def parse_seconds(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise ConfigError(f"`{text}` is not a number of seconds") from None
+        raise ConfigError(f"`{shown(text)}` is not a number of seconds") from None
 
 
 def merge(base: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]:
@@ -180,3 +221,34 @@ def merge(base: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]
         nested = isinstance(below, dict) and isinstance(value, dict)
         merged[key] = merge(below, value) if nested else value  # type: ignore[arg-type]
     return merged
+
+
+def _is_kind(value: Any, kind: type) -> bool:
+    if kind is tuple:
+        return isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
+    if kind in (int, float) and isinstance(value, bool):
+        return False
+    return isinstance(value, int | float if kind is float else kind)
+
+
+def _problem_of_object(value: dict[str, Any]) -> str | None:
+    """What keeps an object from going to the native half as JSON."""
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError) as error:
+        return f"`{shown(value)}` cannot be written as JSON ({error})"
+    except RecursionError:
+        return "the object is nested too deeply"
+    if _has_surrogates(text):
+        return "the object holds a lone surrogate, which no text can"
+    return "the object is nested too deeply" if _depth(value) > _DEEPEST else None
+
+
+def _depth(value: Any) -> int:
+    if not isinstance(value, dict | list | tuple):
+        return 0
+    return 1 + max(map(_depth, value.values() if isinstance(value, dict) else value), default=0)
+
+
+def _has_surrogates(text: str) -> bool:
+    return re.search("[\ud800-\udfff]", text) is not None

@@ -1,6 +1,7 @@
 """What a process of `test_metrics` does; apart, so that it starts without a server's modules."""
 
 from fastrender.server.metrics import Layout, Metrics
+from fastrender.server.shared_file import SharedFile
 
 SLOTS = 3
 
@@ -9,8 +10,8 @@ def layout() -> Layout:
     return Layout(["/a", "/b"], ["chat"], ["cache_hits"])
 
 
-def count(path: str, slot: int, times: int) -> None:
-    metrics = Metrics(layout(), path=path, slot=slot, slots=SLOTS)
+def count(file: SharedFile, slot: int, times: int) -> None:
+    metrics = Metrics(layout(), file=file.descriptor, slot=slot, slots=SLOTS)
     for _ in range(times):
         metrics.render("chat", 0.5)
     metrics.publish(in_flight=1, queued=slot, native={"cache_hits": times})

@@ -3,7 +3,9 @@
 import dataclasses
 import json
 import time
+from typing import NoReturn
 
+from fastrender._native import Pending
 from fastrender.errors import RequestError, error_envelope
 
 SHORT_BYTES = 32 << 10
@@ -53,7 +55,13 @@ class Renderer:
         self.native = Native(self.calls)
         self.spec = Spec()
 
-    def render(self, route: str, body: bytes, request_id: str | None = None, /) -> bytes:
+    def stats(self) -> dict[str, int]:
+        return self.native.stats()
+
+    def complete(self, pending: Pending, /) -> NoReturn:
+        raise NotImplementedError
+
+    def begin(self, route: str, body: bytes, request_id: str | None = None, /) -> bytes:
         self.calls.append((route, request_id))
         try:
             wish = json.loads(body)
@@ -65,10 +73,13 @@ class Renderer:
         answer = {"route": route, "request_id": request_id, "pad": "x" * wish.get("pad", 0)}
         return json.dumps(answer).encode()
 
-    def render_short(
+    def render(self, route: str, body: bytes, request_id: str | None = None, /) -> bytes:
+        return self.begin(route, body, request_id)
+
+    def begin_short(
         self, route: str, body: bytes, request_id: str | None = None, /
     ) -> bytes | None:
-        return None if len(body) > SHORT_BYTES else self.render(route, body, request_id)
+        return None if len(body) > SHORT_BYTES else self.begin(route, body, request_id)
 
     def tokenizer_info(self) -> bytes:
         return b'{"tokenizer_class":"StandIn"}'

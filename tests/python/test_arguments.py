@@ -103,9 +103,8 @@ def test_objects_may_be_spelled_with_dots(words: list[str], value: dict[str, Any
         ["--lora-modules", "a=b", "c=d", "--port", "8000"],
         ["--max-num-seqs", "16"],
         ["--trust-remote-code"],
-        ["--mm-processor-kwargs", "{}"],
-        ["--mm-device-do-normalize"],
-        ["--dtype", "bfloat16"],
+        ["--mm-encoder-tp-mode", "data"],
+        ["--mm-embeds"],
     ],
 )
 def test_flags_of_the_engine_are_accepted_with_a_warning(words: list[str]) -> None:
@@ -135,10 +134,22 @@ def test_the_scale_out_flag_is_accepted_silently(words: list[str]) -> None:
         (["--hf-overrides", "{"], "hf-overrides: `{` is not JSON (expecting property name"),
         (["--hf-overrides", "[]"], "hf-overrides: a JSON object is needed"),
         (["--hf-overrides", "1", "--hf-overrides.a", "1"], "a JSON object is needed"),
+        (["--hf-overrides.", "1"], "`.`: a name is missing beside a dot"),
+        (["--hf-overrides.a..b", "1"], "`.a..b`: a name is missing beside a dot"),
+        (["--hf-overrides.+", "1"], "`.`: a name is missing beside a dot"),
+        (["--ssl-ca-certs", "x"], "--ssl-ca-certs and --ssl-cert-reqs need --ssl-keyfile"),
+        (["--ssl-cert-reqs", "2"], "--ssl-ca-certs and --ssl-cert-reqs need --ssl-keyfile"),
         (["--hf-overrides.a"], "--hf-overrides.a: a value is missing"),
         (["--allowed-origins", '{"a": 1}'], "a list of strings is needed"),
-        (["--omit-null=perhaps"], "`perhaps` is neither true nor false"),
+        (["--omit-null=perhaps"], "omit-null: `perhaps` is neither true nor false"),
         (["--tensor-parallel-size"], "--tensor-parallel-size: a value is missing"),
+        ([""], "model: an empty value"),
+        (["--model", ""], "model: an empty value"),
+        (["--api-key", ""], "api-key: an empty value"),
+        (["--api-key", "k", ""], "api-key: an empty value"),
+        (["--request-timeout", "nan"], "request-timeout: a finite number is needed, not `nan`"),
+        (["--hf-overrides", "[" * 100_000], "hf-overrides: `[[[["),
+        (["--hf-overrides", '{"a": ' + "1" * 5_000 + "}"], "holds a number of too many digits"),
         (["--config"], "--config: a file name is missing"),
         (["--config", "/nowhere.yaml"], "cannot read `/nowhere.yaml` (no such file"),
         (["--enable-auto-tool-choice"], "--enable-auto-tool-choice needs --tool-call-parser"),
@@ -150,6 +161,17 @@ def test_mistakes_are_refused_in_one_sentence(words: list[str], message: str) ->
         read(*words)
     assert message in str(refused.value)
     assert "\n" not in str(refused.value)
+    assert len(str(refused.value)) < 1_000
+
+
+def test_dotted_values_that_are_no_json_are_text() -> None:
+    for text in ("[" * 100_000, "1" * 5_000, "{"):
+        assert given("--hf-overrides.a", text) == {"hf_overrides": {"a": text}}
+
+
+def test_a_wrong_variable_for_the_scale_out_routes_is_named() -> None:
+    with pytest.raises(ConfigError, match="variable VLLM_ENABLE_SCALE_OUT_ENDPOINTS: `x` is"):
+        read(VLLM_ENABLE_SCALE_OUT_ENDPOINTS="x")
 
 
 def test_an_explicit_zero_for_the_scale_out_routes_is_refused() -> None:
@@ -201,14 +223,42 @@ def test_a_file_stands_between_the_command_line_and_the_environment(
     assert len(read("--config", str(file)).warnings) == 2
 
 
+def bomb(first: str, level: str) -> str:
+    """Anchors, each of which refers ten times to the one before it."""
+    lines = [f"a0: &a0 {first}"]
+    lines += [f"a{i}: &a{i} {level.format(', '.join([f'*a{i - 1}'] * 10))}" for i in range(1, 12)]
+    return "\n".join(lines)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("prot: 1", "unknown flag `--prot`; did you mean --port?"),
+        ("prot: 1", ": unknown flag `--prot`; did you mean --port?"),
+        ("input: x", ": unknown flag `--input`"),
         ("- a", "must hold a mapping"),
         ("a: [", "is not YAML (line "),
-        ("port: x", "port: `x` is not a whole number"),
-        ("hf-overrides: [1]", "a JSON object is needed"),
+        ("\0", "is not YAML ("),
+        ("port: x", ": port: `x` is not a whole number"),
+        ("port: {a: 1}", ": `port` must be a single value, not `{'a': 1}`"),
+        ("port: [1]", ": `port` must be a single value"),
+        ("omit-null: 3", ": omit-null: `3` is neither true nor false"),
+        ("omit-null: [true]", ": `omit-null` must be a single value"),
+        ("chat-template: {a: 1}", ": `chat-template` must be a single value"),
+        ("served-model-name: {a: 1}", ": `served-model-name` must be a single value"),
+        ("served-model-name: [{a: 1}]", ": `served-model-name` must be a list of strings"),
+        ("middleware: [null]", ": `middleware` must be a list of strings"),
+        ("hf-overrides: [1]", ": hf-overrides: a JSON object is needed"),
+        ("hf-overrides: {a: !!set {b}}", ": `hf-overrides` holds what JSON cannot: `set`"),
+        ("config: x", ": `config` goes on the command line"),
+        ("a: 1\nb: !!bool x", "is not YAML (line 2: a value that cannot be read)"),
+        ("a: 2024-13-45", "is not YAML (line 1: a value that cannot be read)"),
+        (f"port: {'1' * 5_000}", "is not YAML (line 1: a value that cannot be read)"),
+        ("hf-overrides: &a {b: *a}", "is nested too deeply; an alias within its own anchor"),
+        ("hf-overrides: &a [*a]", "is nested too deeply"),
+        (f"a: {'[' * 3_000}", "is nested too deeply"),
+        (bomb("[x, x]", "[{}]"), "holds more than 100000 values"),
+        (bomb("{x: 1, y: 2}", "{{<<: [{}]}}"), "unknown flag `--a"),
+        (f"a: {'x' * (1 << 20)}", "is larger than 1048576 bytes"),
     ],
 )
 def test_mistakes_in_a_file_are_refused(tmp_path: pathlib.Path, text: str, message: str) -> None:
@@ -217,6 +267,18 @@ def test_mistakes_in_a_file_are_refused(tmp_path: pathlib.Path, text: str, messa
     with pytest.raises(ConfigError) as refused:
         read("--config", str(file))
     assert message in str(refused.value)
+    assert f"`{file}`" in str(refused.value)
+    assert len(str(refused.value)) < 1_000
+
+
+def test_a_file_may_begin_with_a_mark_and_hold_dates_and_anchors(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "config.yaml"
+    text = "hf-overrides: &o {day: 2024-01-02}\ndefault-chat-template-kwargs: {<<: *o, b: 1}\n"
+    file.write_text(text, encoding="utf-8-sig")
+    assert given("--config", str(file)) == {
+        "hf_overrides": {"day": "2024-01-02"},
+        "default_chat_template_kwargs": {"day": "2024-01-02", "b": 1},
+    }
 
 
 def test_help_names_every_setting(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,3 +1,4 @@
+import os
 import pathlib
 import socket
 import subprocess
@@ -101,3 +102,23 @@ def test_a_port_in_use_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> No
         assert cli.main(["serve", "--host", "127.0.0.1", "--port", port]) == 1
     error = capsys.readouterr().err
     assert error == f"fastrender: cannot listen on 127.0.0.1:{port}: address already in use\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "message"),
+    [
+        ("--help | true; exit ${PIPESTATUS[0]}", 141, ""),
+        ("--version > /dev/full", 1, "fastrender: cannot write stdout: no space left on device\n"),
+        ("--version >&-", 0, ""),
+        ("nothing 2>&-", 2, ""),
+    ],
+)
+def test_streams_that_take_nothing(command: str, code: int, message: str) -> None:
+    ran = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m fastrender {command}"],
+        env={"PYTHONPATH": str(PACKAGE), "PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        timeout=20,
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (code, "", message)

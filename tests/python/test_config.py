@@ -57,6 +57,13 @@ def test_a_named_template_is_left_to_the_tokenizer() -> None:
         read_template("tool_use", ["default"])
 
 
+def nested(depth: int) -> dict[str, Any]:
+    value: dict[str, Any] = {}
+    for _ in range(depth):
+        value = {"a": value}
+    return value
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -75,11 +82,56 @@ def test_a_named_template_is_left_to_the_tokenizer() -> None:
         ({"default_chat_template_kwargs": [1]}, "a JSON object is needed"),
         ({"allowed_origins": "x"}, "a list of strings is needed"),
         ({"served_model_name": [1]}, "a list of strings is needed"),
+        ({"served_model_name": "x"}, "served-model-name: a list of strings is needed, not `x`"),
+        ({"port": True}, "port: a whole number is needed, not `True`"),
+        ({"port": 1.5}, "port: a whole number is needed, not `1.5`"),
+        ({"port": None}, "port: a whole number is needed, not `None`"),
+        ({"port": [1]}, "port: a whole number is needed"),
+        ({"omit_null": 1}, "omit-null: true or false is needed, not `1`"),
+        ({"omit_null": "perhaps"}, "omit-null: `perhaps` is neither true nor false"),
+        ({"request_timeout": b"1"}, "request-timeout: a number is needed"),
+        ({"model": 5}, "model: a string is needed, not `5`"),
+        ({"model": b"x"}, "model: a string is needed"),
+        ({"model": ""}, "model: an empty value; give one"),
+        ({"tokenizer": ""}, "tokenizer: an empty value"),
+        ({"ssl_keyfile": "", "ssl_certfile": ""}, "ssl-keyfile: an empty value"),
+        ({"api_key": ["k", ""]}, "api-key: an empty value"),
+        ({"model": "a\udcff"}, "is not UTF-8"),
+        ({"api_key": ["\udcff"]}, "api-key: `.*` is not UTF-8"),
+        ({"template_fuel": 2**63}, "template-fuel: `9223372036854775808` is more than"),
+        ({"template_fuel": "1" * 5_000}, "template-fuel: `1{60}…` has too many digits"),
+        ({"default_chat_template_kwargs": {"a": "\ud800"}}, "a lone surrogate"),
+        ({"default_chat_template_kwargs": {"a": object()}}, "cannot be written as JSON"),
+        ({"default_chat_template_kwargs": nested(101)}, "nested too deeply"),
+        ({"default_chat_template_kwargs": nested(100_000)}, "nested too deeply"),
+        ({"limit_mm_per_prompt": {"image": "x"}}, "`image` must be a count, not `x`"),
+        ({"limit_mm_per_prompt": {"image": -1}}, "`image` must be a count, not `-1`"),
+        ({"root_path": "https://x/y"}, "root-path: `https://x/y` is no path"),
+        *(
+            ({name: value}, f"{name.replace('_', '-')}: .*needed|less than 0|more than")
+            for name in ("request_timeout", "shutdown_timeout", "timeout_keep_alive")
+            for value in ("nan", "inf", "-inf", "-1", "1e300", float("nan"), float("inf"), -1, 2e9)
+        ),
     ],
 )
 def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message.replace("(", r"\(")):
+    with pytest.raises(ConfigError, match=message.replace("(", r"\(")) as refused:
         RenderConfig(**settings)
+    assert len(str(refused.value)) < 1_000
+
+
+def test_values_that_mean_something_may_be_empty(tmp_path: pathlib.Path) -> None:
+    config = RenderConfig(hf_token="", host="", root_path="", cohere_format="")
+    assert (config.hf_token, config.host, config.root_path) == ("", "", "")
+    # What a library's caller may write.
+    config = RenderConfig(
+        model=tmp_path,  # type: ignore[arg-type]
+        omit_null="true",  # type: ignore[arg-type]
+        request_timeout=3,
+        limit_mm_per_prompt={"image": {"count": 3}, "video": 1},
+        default_chat_template_kwargs=nested(90),
+    )
+    assert (config.model, config.omit_null) == (str(tmp_path), True)
 
 
 def test_given_settings_win_over_the_environment() -> None:
@@ -98,8 +150,9 @@ def test_given_settings_win_over_the_environment() -> None:
     assert config.api_key == ("own",)
     assert config.max_n_sequences == 16_384
     assert RenderConfig.resolve({"api_key": ("a", "b")}, environment).api_key == ("a", "b")
-    # An empty key is none, so the environment's stands.
-    assert RenderConfig.resolve({"api_key": ("",)}, environment).api_key == ("own",)
+    # An empty variable is none, but an empty key that is given would open the server.
+    with pytest.raises(ConfigError, match="api-key: an empty value"):
+        RenderConfig.resolve({"api_key": ("",)}, environment)
     assert RenderConfig.resolve({}, {"VLLM_API_KEY": "x"}).api_key == ("x",)
 
 

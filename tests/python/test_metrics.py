@@ -1,6 +1,6 @@
 import math
 import multiprocessing
-import pathlib
+import tempfile
 
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
@@ -9,6 +9,7 @@ import count_in_slot
 from fastrender.config import RenderConfig
 from fastrender.server.app import Application
 from fastrender.server.metrics import FINE_SECONDS, Metrics
+from fastrender.server.shared_file import SharedFile
 from stand_in import Renderer
 
 Sample = tuple[str, tuple[tuple[str, str], ...]]
@@ -92,21 +93,23 @@ def test_a_duration_falls_into_the_bucket_that_bounds_it() -> None:
     assert math.isclose(cells[-1], 61.020001)
 
 
-def test_processes_add_up_and_a_new_one_counts_on(tmp_path: pathlib.Path) -> None:
-    path = tmp_path / "metrics"
-    path.touch()
+def test_processes_add_up_and_a_new_one_counts_on() -> None:
     context = multiprocessing.get_context("spawn")
-    for slots in ([0, 1], [1]):
-        processes = [
-            context.Process(target=count_in_slot.count, args=(str(path), slot, 100))
-            for slot in slots
-        ]
-        for process in processes:
-            process.start()
-        for process in processes:
-            process.join()
-            assert process.exitcode == 0
-    metrics = Metrics(count_in_slot.layout(), path=str(path), slot=2, slots=count_in_slot.SLOTS)
+    with tempfile.TemporaryFile() as file:
+        for slots in ([0, 1], [1]):
+            processes = [
+                context.Process(
+                    target=count_in_slot.count, args=(SharedFile(file.fileno()), slot, 100)
+                )
+                for slot in slots
+            ]
+            for process in processes:
+                process.start()
+            for process in processes:
+                process.join()
+                assert process.exitcode == 0
+        layout, slots_of_all = count_in_slot.layout(), count_in_slot.SLOTS
+        metrics = Metrics(layout, file=file.fileno(), slot=2, slots=slots_of_all)
     sums = metrics.sums()
     # The last cell before the next histogram is the sum of seconds.
     assert sums[metrics.layout.waits - 1] == 150.0

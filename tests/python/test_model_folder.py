@@ -1,5 +1,6 @@
 import json
 import logging
+import os
 import pathlib
 import subprocess
 import sys
@@ -277,6 +278,29 @@ def test_the_number_type(config: dict[str, Any], dtype: str, tmp_path: pathlib.P
 @pytest.mark.parametrize(
     ("files", "words"),
     [
+        ({"config.json": '{"a": ' + "1" * 5_000 + "}"}, ["config.json", "too many digits"]),
+        (
+            {"config.json": LLAMA, "generation_config.json": '{"top_k": ' + "1" * 5_000 + "}"},
+            ["generation_config.json", "too many digits"],
+        ),
+        (
+            {"config.json": LLAMA, "generation_config.json": {"max_new_tokens": 10**30}},
+            ["generation_config.json", "`max_new_tokens`", "at most"],
+        ),
+        (
+            {"config.json": {**LLAMA, "max_position_embeddings": 10**400}},
+            ["config.json", "`max_position_embeddings`", "a finite number"],
+        ),
+        (
+            {
+                "config.json": {
+                    **LLAMA,
+                    "max_position_embeddings": 10**299,
+                    "rope_scaling": {"type": "linear", "factor": 10**299},
+                }
+            },
+            ["1 to 4294967295", "`inf`"],
+        ),
         ({"config.json": "{"}, ["config.json", "is not JSON", "line 1, column 2"]),
         ({"config.json": "[]"}, ["config.json", "a JSON object", "`[]`"]),
         ({"config.json": "[" * 100_000}, ["config.json", "nested too deeply"]),
@@ -332,6 +356,90 @@ def test_a_file_that_is_not_utf8(tmp_path: pathlib.Path) -> None:
     assert refusal(folder) == f"chat_template.jinja of `{folder}` is not UTF-8 (byte 2)"
 
 
+@pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json", "tokenizer.json"])
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("folder", "is a directory"),
+        ("loop", "too many levels of symbolic links"),
+        ("pipe", "it is no regular file"),
+    ],
+)
+def test_what_is_no_file_is_named(
+    name: str, kind: str, message: str, tmp_path: pathlib.Path
+) -> None:
+    folder = write_folder(tmp_path, {"config.json": LLAMA})
+    path = tmp_path / name
+    path.unlink(missing_ok=True)
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "loop":
+        path.symlink_to(name)
+    else:
+        os.mkfifo(path)
+    with pytest.raises(ModelFolderError) as refused:
+        assert load(folder).tokenizer_json
+    where = f"`{path}`" if name == "tokenizer.json" else f"{name} of `{folder}`"
+    assert str(refused.value) == f"cannot read {where}: {message}"
+
+
+def test_a_lone_surrogate_in_a_folder_is_named(tmp_path: pathlib.Path) -> None:
+    for tokenizer, part in (
+        ({"chat_template": "\ud800"}, "chat templates"),
+        ({"eos_token": "\ud800"}, "special tokens"),
+    ):
+        folder = write_folder(tmp_path, {"config.json": LLAMA, "tokenizer_config.json": tokenizer})
+        with pytest.raises(ModelFolderError) as refused:
+            load(folder).render_spec({})
+        text = f"the {part} of `{folder}` holds a lone surrogate, which no text can"
+        assert str(refused.value) == text
+
+
+def test_json_files_may_begin_with_a_mark(tmp_path: pathlib.Path) -> None:
+    folder = write_folder(tmp_path, {"config.json": LLAMA, "tokenizer_config.json": {}})
+    plain = load(folder).spec
+    for path in tmp_path.iterdir():
+        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    marked = load(folder)
+    assert marked.spec == plain
+    assert marked.tokenizer_json.startswith(b"{")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"), [(b"", "is empty"), (b"\xff\xfe{\0}\0", "is UTF-16; save it as UTF-8")]
+)
+def test_a_tokenizer_that_is_empty_or_utf16_is_named(
+    content: bytes, message: str, tmp_path: pathlib.Path
+) -> None:
+    folder = write_folder(tmp_path, {"config.json": LLAMA})
+    path = tmp_path / "tokenizer.json"
+    path.write_bytes(content)
+    with pytest.raises(ModelFolderError, match=f"^`{path}` {message}$"):
+        assert load(folder).tokenizer_json
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ({"temperature": "hot"}, '`temperature` must be a number, not `"hot"`'),
+        ({"temperature": -1}, "`temperature` must be a number from 0 to 2, not `-1`"),
+        ({"top_p": 7}, "`top_p` must be a number above 0 and at most 1, not `7`"),
+        ({"top_k": -5}, "`top_k` must be -1 or a whole number from 0, not `-5`"),
+        ({"top_k": 10**30}, "`top_k` must be a whole number of at most"),
+        ({"max_new_tokens": 1e5}, "`max_new_tokens` must be a whole number"),
+    ],
+)
+def test_overrides_that_no_request_could_use_are_refused(
+    override: dict[str, Any], message: str, tmp_path: pathlib.Path
+) -> None:
+    folder = write_folder(tmp_path, {"config.json": LLAMA})
+    refused = refusal(folder, override_generation_config=override)
+    assert refused.startswith(f"--override-generation-config: {message}")
+    # A folder's own values stand, as in vLLM.
+    write_folder(tmp_path, {"generation_config.json": {"temperature": 3}})
+    assert load(folder).spec.default_sampling_params == {"temperature": 3}
+
+
 @pytest.mark.parametrize(
     ("names", "kind"),
     [
@@ -360,9 +468,7 @@ def test_tokenizer_modes(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixtur
     assert "tokenizer mode `mistral` is not supported" in refusal(folder, tokenizer_mode="mistral")
 
 
-@pytest.mark.parametrize(
-    "name", ["", "/no/such", "a/b/c", "what is it", "a\0b", "a" * 97, "b" * 999]
-)
+@pytest.mark.parametrize("name", ["/no/such", "a/b/c", "what is it", "a\0b", "a" * 97, "b" * 999])
 def test_what_is_neither_a_folder_nor_a_hub_id(name: str) -> None:
     assert refusal(name) == f"`{name}` is neither a folder nor a hub id"
 

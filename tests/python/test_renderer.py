@@ -1,12 +1,15 @@
 import json
+import pathlib
 import subprocess
 import sys
 import threading
+import types
 from collections.abc import Mapping
 
 import pytest
 
-from fastrender import Renderer, RequestError
+from fastrender import Renderer, RequestError, model_folder
+from folders import LLAMA, write_folder
 
 CHAT = {"messages": [{"role": "user", "content": "Good morning!"}]}
 
@@ -54,14 +57,16 @@ def test_a_request_that_cannot_be_served_raises_with_the_ready_answer(renderer: 
 
 @pytest.mark.parametrize("part", [
     {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
-    {"image_url": "https://example.com/a.png"},
+    {"image_url": "http://127.0.0.1/a.png"},
     {"type": "image_url", "image_url": {"url": "x"}, "uuid": "u"},
+    {"type": "image_url", "image_url": None, "uuid": "never seen"},
+    {"type": "video_url", "video_url": {"url": "data:video/mp4;base64,AAAA"}},
 ])  # fmt: skip
-def test_media_are_refused_with_a_clear_answer(renderer: Renderer, part: dict[str, object]) -> None:
+def test_media_that_cannot_be_had_are_refused(renderer: Renderer, part: dict[str, object]) -> None:
     content = [{"type": "text", "text": "What is this?"}, part]
-    with pytest.raises(RequestError, match="image") as raised:
+    with pytest.raises(RequestError) as raised:
         renderer.render_chat({"messages": [{"role": "user", "content": content}]})
-    assert (raised.value.status, raised.value.param) == (400, "image")
+    assert (raised.value.status, raised.value.type) == (400, "BadRequestError")
 
 
 def test_audio_is_refused_as_a_modality_that_the_model_lacks(renderer: Renderer) -> None:
@@ -139,3 +144,45 @@ def test_importing_the_library_imports_neither_torch_nor_a_server() -> None:
         check=True,
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_any_kind_of_bytes_gives_bytes_and_a_string_is_refused(renderer: Renderer) -> None:
+    request = {"messages": [{"role": "user", "content": "Hi"}], "request_id": "x"}
+    body = json.dumps(request).encode()
+    answer = renderer.render_chat(body)
+    for kind in (bytearray, memoryview):
+        assert renderer.render_chat(kind(body)) == answer
+        prompt = kind(b'{"prompt": "a"}')
+        assert json.loads(renderer.render_completion(prompt))[0]["token_ids"]
+    read_only = types.MappingProxyType(request)
+    assert renderer.render_chat(read_only).body == answer
+    for wrong in (body.decode(), None, [request], 5):
+        with pytest.raises(TypeError, match="a request is a mapping, or JSON as bytes, not `"):
+            renderer.render_chat(wrong)  # type: ignore[call-overload]
+        with pytest.raises(TypeError, match="encode a string first"):
+            renderer.tokenize(wrong)  # type: ignore[arg-type]
+
+
+def test_a_model_may_be_a_path_and_a_wrong_setting_is_named() -> None:
+    folder = pathlib.Path(model_folder.__file__).parents[1] / "embedded"
+    assert Renderer(folder).spec.name == str(folder)
+    assert Renderer(model=folder, tokenizer=folder).spec.name == str(folder)
+    for settings, message in (
+        ({"model": 5}, "model: a string is needed, not `5`"),
+        ({"omit_null": "perhaps"}, "omit-null: `perhaps` is neither true nor false"),
+        ({"tokenizer_cache_mb": 1.5}, "tokenizer-cache-mb: a whole number is needed, not `1.5`"),
+        ({"default_chat_template_kwargs": "{}"}, "default-chat-template-kwargs: a JSON object"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            Renderer(**settings)
+    with pytest.raises(TypeError, match="'modell'"):
+        Renderer(modell="x")
+
+
+def test_the_tokenizers_setup_is_json_whatever_its_file_holds(tmp_path: pathlib.Path) -> None:
+    folder = write_folder(
+        tmp_path, {"config.json": LLAMA, "tokenizer_config.json": {"é": "\ud800"}}
+    )
+    info = Renderer(folder).tokenizer_info()
+    assert "é".encode() in info
+    assert json.loads(info)["é"] == "\ud800"

@@ -4,6 +4,7 @@ from starlette.testclient import TestClient
 from fastrender.config import RenderConfig
 from fastrender.server.app import Application
 from fastrender.server.keys import ApiKeys
+from fastrender.settings import ConfigError
 from stand_in import Renderer
 
 GUARDED = [
@@ -71,8 +72,10 @@ def test_keys_are_compared_whole() -> None:
     assert not ApiKeys([])
 
 
-def test_without_keys_all_is_open() -> None:
-    assert make_client(api_key=("",)).get("/v1/models").status_code == 200
+def test_without_keys_all_is_open_and_an_empty_one_is_refused() -> None:
+    assert make_client(api_key=()).get("/v1/models").status_code == 200
+    with pytest.raises(ConfigError, match="api-key: an empty value"):
+        make_client(api_key=("",))
 
 
 BROWSER = {"origin": "https://a.example"}

@@ -11,6 +11,7 @@ import socket
 import ssl
 import statistics
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -18,8 +19,10 @@ from collections.abc import Callable
 import httpx
 import pytest
 
+from fastrender import cli
 from live import Server, client, serving, starting
 
+PACKAGE = pathlib.Path(__file__).parents[2] / "python"
 # Beyond what is rendered on the event loop.
 PADDING = " " * 40_000
 
@@ -119,6 +122,44 @@ def test_sigterm_while_loading_ends_the_process() -> None:
         time.sleep(0.5)
         server.process.terminate()
         assert server.wait(5) in (0, -signal.SIGTERM)
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)], ids=["SIGTERM", "SIGINT"]
+)
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_signal_while_loading_ends_the_command_quietly(
+    number: signal.Signals, code: int, workers: int, tmp_path: pathlib.Path
+) -> None:
+    place = tmp_path / "socket"
+    words = f"['serve', '--uds', {str(place)!r}, '--workers', '{workers}']"
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os, signal, sys, time\n"
+        "from fastrender import cli\n"
+        # A shell's background processes, of which this may be one, ignore it.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "def load(config): os.write(1, b'loading\\n'); time.sleep(30)\n"
+        "cli.load_renderer = load\n"
+        f"if __name__ == '__main__': sys.exit(cli.main({words}))\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, str(script)],
+        env={**os.environ, "PYTHONPATH": str(PACKAGE)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == "loading\n"
+        time.sleep(0.3)
+        process.send_signal(number)
+        # Workers pass on either signal as SIGTERM, and have nothing under way.
+        assert process.wait(10) == (code if workers == 1 else 0)
+        assert process.stderr.read() == ""
+    assert not place.exists()
 
 
 def test_health_answers_while_threads_render() -> None:
@@ -221,6 +262,18 @@ def test_endless_heads_are_cut_off() -> None:
         assert httpx.get(server.url + "/health").status_code == 200
 
 
+def test_what_is_no_http_is_refused_in_the_envelope() -> None:
+    with serving() as server:
+        for raw in (b"BREW /pot HTTP/1.1\r\n\r\n", b"\0\r\n\r\n", b"GET / HTTP/1.1\r\n: x\r\n\r\n"):
+            start, _, body = exchange(server, raw).partition(b"\r\n\r\n")
+            assert start.startswith(b"HTTP/1.1 400 ")
+            assert b"content-type: application/json" in start
+            assert b"connection: close" in start
+            error = json.loads(body)["error"]
+            assert (error["type"], error["code"]) == ("BadRequestError", 400)
+            assert error["message"] == "the request is not valid HTTP/1.1"
+
+
 def test_keep_alive_and_pipelined_requests_are_answered_in_order() -> None:
     with serving() as server:
         body = b'{"pad": 1}'
@@ -267,6 +320,45 @@ def test_tls_is_served_and_loads_new_files(tmp_path: pathlib.Path) -> None:
         assert seen.strip() == pathlib.Path(certificate).read_text().strip()
 
 
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl for a certificate")
+def test_a_tls_file_that_cannot_be_used_is_named(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def openssl(*words: str) -> None:
+        subprocess.run(["openssl", *words], check=True, capture_output=True, timeout=30)
+
+    for name in ("one", "two"):
+        command = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=x"]
+        openssl(*command, "-keyout", f"{name}.key", "-out", f"{name}.pem")
+    openssl("rsa", "-in", "one.key", "-aes128", "-passout", "pass:x", "-out", "locked.key")
+    (tmp_path / "garbage").write_text("garbage")
+    (tmp_path / "empty").write_text("")
+
+    def refusal(key: str, certificate: str, *words: str) -> str:
+        flags = ["--ssl-keyfile", key, "--ssl-certfile", certificate, *words]
+        assert cli.main(["serve", "--port", "0", "--host", "127.0.0.1", *flags]) == 1
+        return capsys.readouterr().err
+
+    for bad in ("garbage", "empty", "one.pem"):
+        text = f"ssl-keyfile: `{bad}` holds no private key in PEM form"
+        assert refusal(bad, "one.pem") == f"fastrender: {text}\n"
+    for bad in ("garbage", "empty", "one.key"):
+        text = f"ssl-certfile: `{bad}` holds no certificate in PEM form"
+        assert refusal("one.key", bad) == f"fastrender: {text}\n"
+    none = "cannot read `none`: no such file or directory\n"
+    assert refusal("none", "one.pem") == f"fastrender: ssl-keyfile: {none}"
+    assert refusal("one.key", "none") == f"fastrender: ssl-certfile: {none}"
+    assert refusal("one.key", "one.pem", "--ssl-ca-certs", "none").endswith(none)
+    assert "ssl-keyfile: `two.key` is not the key of `one.pem`" in refusal("two.key", "one.pem")
+    assert "ssl-keyfile: `locked.key` has a password" in refusal("locked.key", "one.pem")
+    authorities = refusal("one.key", "one.pem", "--ssl-ca-certs", "garbage")
+    assert authorities == "fastrender: ssl-ca-certs: `garbage` holds no certificate\n"
+    ciphers = refusal("one.key", "one.pem", "--ssl-ciphers", "none")
+    assert ciphers == "fastrender: ssl-ciphers: `none` names no known cipher\n"
+
+
 def test_workers_share_a_socket_and_their_counts() -> None:
     with serving("--workers", "2") as server:
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
@@ -300,11 +392,13 @@ def test_a_worker_that_dies_is_started_anew() -> None:
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="needs Linux's /proc")
-def test_workers_end_with_their_parent() -> None:
-    with serving("--workers", "2") as server:
+def test_workers_end_with_their_parent_and_leave_no_file(tmp_path: pathlib.Path) -> None:
+    with serving("--workers", "2", TMPDIR=str(tmp_path)) as server:
         workers = children(server.process.pid)
+        assert post(server, "{}").status_code == 200
         server.process.kill()
         until(lambda: not any(os.path.exists(f"/proc/{worker}") for worker in workers))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_sigterm_drains_every_worker() -> None:
@@ -322,6 +416,10 @@ def test_sigterm_drains_every_worker() -> None:
 def test_workers_that_cannot_start_end_the_server_with_the_reason() -> None:
     with starting("--workers", "2", STAND_IN_LOAD_FAILS="1") as server:
         assert server.logged("the folder `x` lacks config.json")
+        assert server.wait(30) == 1
+    assert "Traceback" not in "".join(server.log)
+    with starting("--workers", "2", "--middleware", "no.such") as server:
+        assert server.logged("middleware: there is no `no.such`")
         assert server.wait(30) == 1
     assert "Traceback" not in "".join(server.log)
 
@@ -362,3 +460,58 @@ def test_threads_of_clients_get_their_own_answers() -> None:
         for thread in threads:
             thread.join()
         assert errors == []
+
+
+def test_requests_that_offer_an_upgrade_are_read_as_if_they_did_not() -> None:
+    body = b'{"pad": 3}'
+    sized = (f"Content-Length: {len(body)}", body)
+    chunked = ("Transfer-Encoding: chunked", b"4\r\n" + body[:4] + b"\r\n6\r\n" + body[4:])
+    chunked = (chunked[0], chunked[1] + b"\r\n0\r\n\r\n")
+    offers = [
+        # What curl --http2 sends.
+        ("Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABk"),
+        ("Upgrade: websocket", "Connection: upgrade", "Sec-WebSocket-Key: x"),
+        ("upgrade: a", "Upgrade: b", "connection: keep-alive, Upgrade"),
+    ]
+    with serving() as server:
+        for framing, content in (sized, chunked):
+            for offer in offers:
+                request = head("/tokenize", *offer, framing) + content
+                last = head("/detokenize", framing, "Connection: close") + content
+                for pieces in (
+                    [request, last],
+                    [request + last],
+                    [request[:60], request[60:] + last],
+                    [*(request[i : i + 1] for i in range(len(request))), last],
+                ):
+                    answer = exchange(server, *pieces)
+                    assert answer.count(b"HTTP/1.1 200 ") == 2, (offer, pieces, answer)
+                    assert answer.count(b'"pad": "xxx"') == 2
+                    assert answer.index(b'"tokenize"') < answer.index(b'"detokenize"')
+        for offer in offers:
+            closing = head("/health", *offer, "Connection: close", method="GET")
+            assert exchange(server, closing).startswith(b"HTTP/1.1 200 ")
+            assert exchange(server, head("/health", *offer, method="GET")).startswith(
+                b"HTTP/1.1 200 "
+            )
+            old = head("/health", *offer, method="GET").replace(b"HTTP/1.1", b"HTTP/1.0")
+            assert exchange(server, old).startswith(b"HTTP/1.1 200 ")
+        many = head("/health", *offers[0], method="GET") * 300
+        assert exchange(server, many).count(b"HTTP/1.1 200 ") == 300
+        assert exchange(server, head("x:1", method="CONNECT")).startswith(b"HTTP/1.1 400 ")
+        waiting = head("/tokenize", *offers[0], sized[0], "Expect: 100-continue")
+        assert exchange(server, waiting).startswith(b"HTTP/1.1 100 ")
+    assert not [line for line in server.log if "pgrade" in line or "WebSocket" in line]
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
+def test_curl_may_ask_for_http2() -> None:
+    with serving() as server:
+        command = ["curl", "-sS", "--http2", "-H", "content-type: application/json"]
+        ran = subprocess.run(
+            [*command, "-d", '{"pad": 3}', f"{server.url}/tokenize"],
+            capture_output=True,
+            text=True,
+            timeout=20,
+        )
+        assert (ran.stderr, json.loads(ran.stdout)["pad"]) == ("", "xxx")

@@ -1,12 +1,15 @@
 """Reading a model folder's files; what is wrong with one is said in a sentence that names it."""
 
 import dataclasses
+import errno
 import fnmatch
 import json
 import pathlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
+_LARGEST_COUNT = 2**63 - 1
+_LARGEST_NUMBER = 1e300
 _NAMES = {bool: "true or false", int: "a whole number", str: "a string", dict: "an object"}
 
 
@@ -34,6 +37,8 @@ class JsonObject:
     def count(self, key: str) -> int | None:
         """A field that holds a whole number, or None if it is absent or null."""
         value: int | None = self._field(key, int)
+        if value is not None and abs(value) > _LARGEST_COUNT:
+            raise self.wrong(key, f"a whole number of at most {_LARGEST_COUNT}")
         return value
 
     def number(self, key: str) -> float | None:
@@ -43,7 +48,7 @@ class JsonObject:
             return None
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise self.wrong(key, "a number")
-        if isinstance(value, float) and not abs(value) < float("inf"):
+        if not abs(value) <= _LARGEST_NUMBER:
             raise self.wrong(key, "a finite number")
         return value
 
@@ -95,7 +100,7 @@ class FolderFiles:
     def bytes(self, file: str) -> bytes | None:
         """The content of a file, or None if the folder has none of that name."""
         try:
-            return (self.path / file).read_bytes()
+            return read_bytes(self.path / file)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -133,6 +138,10 @@ class FolderFiles:
             ) from error
         except RecursionError as error:
             raise ModelFolderError(f"{file} of `{self.name}` is nested too deeply") from error
+        except ValueError as error:
+            raise ModelFolderError(
+                f"{file} of `{self.name}` holds a number of too many digits"
+            ) from error
         if not isinstance(value, dict):
             raise ModelFolderError(
                 f"{file} of `{self.name}` must hold a JSON object, not `{short(value)}`"
@@ -144,6 +153,13 @@ class FolderFiles:
         if not place.is_dir():
             return []
         return [entry.name for entry in place.iterdir() if entry.is_file()]
+
+
+def read_bytes(path: pathlib.Path) -> bytes:
+    """The content of a file; `OSError` for what would never end, such as a pipe."""
+    if not (path.is_file() or path.is_dir()) and path.exists():
+        raise OSError(errno.EINVAL, "it is no regular file")
+    return path.read_bytes()
 
 
 def short(value: Any) -> str:

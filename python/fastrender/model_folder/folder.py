@@ -1,5 +1,6 @@
 """`load`: from what a user calls a model to what a renderer needs to know of it."""
 
+import codecs
 import dataclasses
 import json
 import os
@@ -12,9 +13,11 @@ from fastrender import models
 from fastrender.config import EMBEDDED_MODEL, RenderConfig
 from fastrender.model_folder import hub
 from fastrender.model_folder.chat_templates import processor_template, tokenizer_templates
-from fastrender.model_folder.files import FolderFiles, ModelFolderError
+from fastrender.model_folder.files import FolderFiles, ModelFolderError, read_bytes
 from fastrender.model_folder.generation_config import SamplingDefaults, sampling_defaults
+from fastrender.model_folder.image_processor import ImageProcessing, image_processing
 from fastrender.model_folder.model_config import (
+    ModelConfig,
     length_without_config,
     max_model_len,
     model_dtype,
@@ -32,6 +35,7 @@ _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.ASCII)
 _LONGEST_HUB_ID = 96
 _EMBEDDED_FOLDER = pathlib.Path(__file__).parents[1] / "embedded"
 _MEGABYTE = 1 << 20
+_DTYPES = {"half": "float16", "float": "float32"}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -45,19 +49,37 @@ class ModelFolder:
     architectures: tuple[str, ...]
     family: models.ModelFamily | None
     dtype: str
+    # None for a model without images, or whose family is not processed here.
+    image: ImageProcessing | None
 
     @property
     def tokenizer_json(self) -> bytes:
         """The content of tokenizer.json."""
+        where = f"`{self.tokenizer_path}`"
         try:
-            return self.tokenizer_path.read_bytes()
+            content = read_bytes(self.tokenizer_path)
         except OSError as error:
             why = (error.strerror or str(error)).lower()
-            raise ModelFolderError(f"cannot read `{self.tokenizer_path}`: {why}") from error
+            raise ModelFolderError(f"cannot read {where}: {why}") from error
+        if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            raise ModelFolderError(f"{where} is UTF-16; save it as UTF-8")
+        if not content:
+            raise ModelFolderError(f"{where} is empty")
+        # The mark that some editors begin a file with is no JSON.
+        return content.removeprefix(codecs.BOM_UTF8)
 
     def render_spec(self, settings: Mapping[str, Any]) -> bytes:
         """The JSON that the native renderer is made from, with `settings` beside the model."""
-        return json.dumps({"model": self.spec.to_json(), "settings": dict(settings)}).encode()
+        model = self.spec.to_json()
+        for name, value in model.items():
+            try:
+                json.dumps(value, ensure_ascii=False).encode()
+            except UnicodeEncodeError as error:
+                raise ModelFolderError(
+                    f"the {name.replace('_', ' ')} of `{self.spec.name}` holds a lone surrogate, "
+                    "which no text can"
+                ) from error
+        return json.dumps({"model": model, "settings": dict(settings)}).encode()
 
 
 def load(config: RenderConfig) -> ModelFolder:
@@ -86,6 +108,7 @@ def load(config: RenderConfig) -> ModelFolder:
     else:
         length = max_model_len(model_config, files, config.max_model_len)
     sampling = _sampling(files, config)
+    dtype = _dtype(config.dtype, model_config)
     family = models.resolve(architectures)
     spec = ModelSpec(
         name=config.model,
@@ -99,6 +122,7 @@ def load(config: RenderConfig) -> ModelFolder:
         default_sampling_params=sampling.params,
         max_tokens_cap=sampling.max_tokens_cap,
         media_placeholders=family.media_placeholders if family else {},
+        image_placeholder=family.image.placeholder if family and family.image else None,
         tokenizer=tokenizer_spec(
             tokenizer_files,
             tokenizer_config,
@@ -114,8 +138,18 @@ def load(config: RenderConfig) -> ModelFolder:
         config=model_config.top.values if model_config else {},
         architectures=architectures,
         family=family,
-        dtype=model_dtype(model_config) if model_config else "bfloat16",
+        dtype=dtype,
+        image=image_processing(family.image, files, config, dtype)
+        if family and family.image
+        else None,
     )
+
+
+def _dtype(asked: str, config: ModelConfig | None) -> str:
+    """The number type that `--dtype` means for a model."""
+    if asked == "auto":
+        return model_dtype(config) if config else "bfloat16"
+    return _DTYPES.get(asked, asked)
 
 
 def _open(name: str, revision: str | None, config: RenderConfig) -> FolderFiles:

@@ -1,7 +1,7 @@
 """Defaults for sampling: generation_config.json, and `--override-generation-config` over it."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fastrender.model_folder.files import FolderFiles, JsonObject
@@ -28,6 +28,17 @@ _HONOURED = (
     "skip_special_tokens",
 )
 _FILE = "generation_config.json"
+# Beyond these, requests without a value of their own would be refused, each of them. A folder's
+# file may hold such values, since vLLM serves it too.
+_RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
+    "temperature": (lambda value: 0 <= value <= 2, "a number from 0 to 2"),
+    "top_p": (lambda value: 0 < value <= 1, "a number above 0 and at most 1"),
+    "min_p": (lambda value: 0 <= value <= 1, "a number from 0 to 1"),
+    "top_k": (lambda value: value >= -1, "-1 or a whole number from 0"),
+    "repetition_penalty": (lambda value: value > 0, "a number above 0"),
+    "presence_penalty": (lambda value: -2 <= value <= 2, "a number from -2 to 2"),
+    "frequency_penalty": (lambda value: -2 <= value <= 2, "a number from -2 to 2"),
+}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -53,6 +64,8 @@ def sampling_defaults(
         # An override of null takes the folder's value away.
         source = override if key in overrides else (written or JsonObject(_FILE, {}))
         if (value := _read(source, key)) is not None:
+            if source is override and key in _RANGES and not _RANGES[key][0](value):
+                raise override.wrong(key, _RANGES[key][1])
             params["max_tokens" if key == "max_new_tokens" else key] = value
     capping = own_folder or "max_new_tokens" in overrides
     return SamplingDefaults(params, params.get("max_tokens") if capping else None)

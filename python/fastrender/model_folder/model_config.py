@@ -109,7 +109,7 @@ def max_model_len(config: ModelConfig, files: FolderFiles, given: int | None) ->
         # Quality at short lengths is better without the long factors.
         if any(_rope_type(rope) == "longrope" for rope in ropes):
             derived = config.text.count("original_max_position_embeddings") or derived
-        return _checked_length(int(derived))
+        return _checked_length(derived)
     largest = max(derived, config.text.number("model_max_length") or 0)
     if given > largest:
         _logger.warning(
@@ -208,7 +208,7 @@ def _rope_factor(ropes: list[JsonObject]) -> float:
     for rope in ropes:
         if _rope_type(rope) not in _SCALED_ROPE_TYPES and "factor" in rope.values:
             factor = rope.number("factor")
-    return 1.0 if factor is None else factor
+    return 1.0 if factor is None else float(factor)
 
 
 def _sentence_length(files: FolderFiles) -> int | None:
@@ -219,13 +219,13 @@ def _sentence_length(files: FolderFiles) -> int | None:
     return None
 
 
-def _checked_length(length: int) -> int:
+def _checked_length(length: float) -> int:
     if not 1 <= length <= _LARGEST_LENGTH:
         raise ModelFolderError(
-            f"max model length must be 1 to {_LARGEST_LENGTH}, not `{length}`; "
+            f"max model length must be 1 to {_LARGEST_LENGTH}, not `{length:.0f}`; "
             "--max-model-len sets it"
         )
-    return length
+    return int(length)
 
 
 def _written_dtype(top: JsonObject) -> str | None:

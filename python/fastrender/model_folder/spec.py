@@ -54,6 +54,7 @@ class ModelSpec:
     default_sampling_params: Mapping[str, Any]
     max_tokens_cap: int | None
     media_placeholders: Mapping[str, str]
+    image_placeholder: str | None = None
     tokenizer: TokenizerSpec
 
     def to_json(self) -> dict[str, Any]:

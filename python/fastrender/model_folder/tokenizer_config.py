@@ -4,6 +4,7 @@ import dataclasses
 import fnmatch
 import json
 import logging
+import os
 import pathlib
 import re
 from collections.abc import Iterable
@@ -62,7 +63,8 @@ def tokenizer_file(
             f"tokenizer mode `{mode}` is not supported; known: {', '.join(_MODES)}, "
             "which read tokenizer.json"
         )
-    if files.has("tokenizer.json"):
+    # Also where it is no file: reading it says so.
+    if os.path.lexists(files.path / "tokenizer.json"):
         if mode == "auto":
             _mention_other_renderers(files, architectures)
         return files.path / "tokenizer.json"

@@ -36,7 +36,7 @@ class Application:
         renderer: Renderer,
         config: RenderConfig,
         *,
-        metrics_path: str | None = None,
+        metrics_file: int | None = None,
         slot: int = 0,
     ) -> None:
         """Serve `renderer`; with several processes, count in slot `slot` of a shared file."""
@@ -49,9 +49,9 @@ class Application:
         self._idle = asyncio.Event()
         self._draining = False
         layout = Layout(
-            (*RENDER_ROUTES, *paths_served(config)), RENDER_ROUTES.values(), renderer.native.stats()
+            (*RENDER_ROUTES, *paths_served(config)), RENDER_ROUTES.values(), renderer.stats()
         )
-        self.metrics = Metrics(layout, path=metrics_path, slot=slot, slots=config.workers)
+        self.metrics = Metrics(layout, file=metrics_file, slot=slot, slots=config.workers)
         budget = BodyBudget(config.max_buffered_bytes)
         self._hot = {
             path: RenderRoute(
@@ -83,7 +83,7 @@ class Application:
         self.metrics.publish(
             in_flight=self._in_flight,
             queued=self._lane.queue_length,
-            native=self._renderer.native.stats(),
+            native=self._renderer.stats(),
         )
 
     def drain(self) -> None:

@@ -9,10 +9,11 @@ import asyncio
 from http import HTTPStatus
 from typing import Any
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from fastrender._native import read_plain_request
-from fastrender.server.answers import Answer
+from fastrender.server.answers import Answer, refusal
 from fastrender.server.app import Application
 from fastrender.server.render import MOST_SHORT_BYTES
 
@@ -22,7 +23,12 @@ _MOST_PLAIN_BYTES = MOST_SHORT_BYTES + (4 << 10)
 
 
 class Connection(HttpToolsProtocol):
-    """Closes connections whose request head is too long, or takes too long to come."""
+    """Closes connections whose request head is too long, or takes too long to come.
+
+    A request that offers another protocol (`Upgrade: h2c`, which curl sends under --http2) is read
+    as if it did not, as HTTP wants of a server that stays: httptools takes its body for the other
+    protocol's bytes. So the request is read a second time without the offer.
+    """
 
     _head_bytes = 0
     _deadline: asyncio.TimerHandle | None = None
@@ -35,6 +41,7 @@ class Connection(HttpToolsProtocol):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Serve uvicorn's application; the short cut is for ours, with nothing around it."""
         super().__init__(*args, **kwargs)
+        self.parser = self._new_parser()
         app = self.config.loaded_app
         self._application = app if isinstance(app, Application) else None
 
@@ -61,9 +68,17 @@ class Connection(HttpToolsProtocol):
             return
         self._head_bytes += len(data)
         if self._head_bytes > _MOST_HEAD_BYTES:
-            self.send_400_response("The head of the request is too large.")
+            self.send_400_response(f"the request's head is larger than {_MOST_HEAD_BYTES} bytes")
         elif self._deadline is None:
             self._await_head()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no request in the envelope that every other error has."""
+        if msg.startswith("Invalid HTTP"):
+            msg = "the request is not valid HTTP/1.1"
+        answer = refusal(400, "BadRequestError", msg, headers=[(b"connection", b"close")])
+        self.transport.write(self._written(answer))
+        self.transport.close()
 
     def on_message_begin(self) -> None:
         """A request begins."""
@@ -71,14 +86,24 @@ class Connection(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        """Its head is over."""
-        self._in_head = False
-        super().on_headers_complete()
+        """Its head is over, unless it is to be read anew."""
+        if not self._offers_upgrade():
+            self._in_head = False
+            super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        """Its body is over."""
-        self._in_request = False
-        super().on_message_complete()
+        """Its body is over, unless it is to be read anew."""
+        if not self._offers_upgrade():
+            self._in_request = False
+            super().on_message_complete()
+
+    def without_offer(self, rest: bytes) -> tuple["_Parser", bytes]:
+        """A new parser, and for it the head that was just read, without its offer, and `rest`."""
+        version = self.parser.get_http_version().encode()
+        lines = [self.parser.get_method() + b" " + self.url + b" HTTP/" + version]
+        lines += [name + b": " + value for name, value in self.headers if name != b"upgrade"]
+        self.parser = self._new_parser()
+        return self.parser, b"\r\n".join([*lines, b"", rest])
 
     def timeout_keep_alive_handler(self) -> None:
         """Close the connection, unless it was used meanwhile."""
@@ -89,6 +114,16 @@ class Connection(HttpToolsProtocol):
             )
         else:
             super().timeout_keep_alive_handler()
+
+    def _new_parser(self) -> "_Parser":
+        parser = _Parser(self)
+        # As uvicorn sets up its own.
+        parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        return parser
+
+    def _offers_upgrade(self) -> bool:
+        # CONNECT leaves HTTP whatever its head says; uvicorn refuses it for its target.
+        return self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
 
     def _answer_at_once(self, data: bytes) -> bool:
         """Answer `data`, if it is a plain request of short work."""
@@ -128,6 +163,26 @@ class Connection(HttpToolsProtocol):
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+
+
+class _Parser(httptools.HttpRequestParser):
+    """httptools' parser, which goes on after a request that offers an upgrade."""
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection)
+        self._connection = connection
+
+    def feed_data(self, data: bytes) -> None:  # type: ignore[override]
+        parser = self
+        while data:
+            try:
+                super(_Parser, parser).feed_data(data)
+            except httptools.HttpParserUpgrade as offer:
+                if parser.get_method() == b"CONNECT":
+                    raise
+                parser, data = self._connection.without_offer(data[offer.args[0] :])
+            else:
+                return
 
 
 _STATUS_LINES = {

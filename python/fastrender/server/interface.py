@@ -1,7 +1,10 @@
 """What the server needs of a renderer, as protocols; `fastrender.renderer.Renderer` has it."""
 
+import concurrent.futures
 from collections.abc import Sequence
 from typing import Protocol
+
+from fastrender._native import Pending
 
 
 class NativeRenderer(Protocol):
@@ -14,10 +17,6 @@ class NativeRenderer(Protocol):
 
     def finish_loading(self) -> bool:
         """Wait until what is loaded in the background is there."""
-        ...
-
-    def stats(self) -> dict[str, int]:
-        """Counters and sizes of the caches."""
         ...
 
 
@@ -40,6 +39,19 @@ class ModelSpec(Protocol):
         ...
 
 
+class Job(Protocol):
+    """Work on the media of a request."""
+
+    @property
+    def answer(self) -> concurrent.futures.Future[bytes]:
+        """The answer's bytes, or why there are none."""
+        ...
+
+    def cancel(self) -> None:
+        """Nobody waits for it any more."""
+        ...
+
+
 class Renderer(Protocol):
     """A loaded renderer."""
 
@@ -53,14 +65,25 @@ class Renderer(Protocol):
         """The model that it renders for."""
         ...
 
-    def render(self, route: str, body: bytes, request_id: str | None = None, /) -> bytes:
-        """The answer's bytes, from any thread; `RequestError` for a request that has none."""
+    def stats(self) -> dict[str, int]:
+        """Counters and sizes of the caches."""
         ...
 
-    def render_short(
+    def begin(self, route: str, body: bytes, request_id: str | None = None, /) -> bytes | Pending:
+        """The answer's bytes, or what waits for media; from any thread.
+
+        `RequestError` for a request that has no answer.
+        """
+        ...
+
+    def begin_short(
         self, route: str, body: bytes, request_id: str | None = None, /
-    ) -> bytes | None:
-        """As `render`, or `None`, at once, for more work than may hold up an event loop."""
+    ) -> bytes | Pending | None:
+        """As `begin`, or `None`, at once, for more work than may hold up an event loop."""
+        ...
+
+    def complete(self, pending: Pending, /) -> Job:
+        """Go on with what waits for media; `BusyError` if too much does."""
         ...
 
     def tokenizer_info(self) -> bytes:

@@ -76,18 +76,17 @@ class Metrics:
     """One process's counters, and the sums over all processes."""
 
     def __init__(
-        self, layout: Layout, *, path: str | None = None, slot: int = 0, slots: int = 1
+        self, layout: Layout, *, file: int | None = None, slot: int = 0, slots: int = 1
     ) -> None:
-        """Count in memory, or in slot `slot` of the file at `path` that all processes map."""
+        """Count in memory, or in slot `slot` of the open file that all processes map."""
         self.layout = layout
         size = slots * layout.cells * _CELL_BYTES
-        if path is None:
+        if file is None:
             shared: bytearray | mmap.mmap = bytearray(size)
         else:
             # Every process sets the same size, so the order in which they come does not matter.
-            os.truncate(path, size)
-            with open(path, "r+b") as file:
-                shared = mmap.mmap(file.fileno(), size)
+            os.ftruncate(file, size)
+            shared = mmap.mmap(file, size)
         self._all = memoryview(shared).cast("d")
         self.cells: Cells = self._all[slot * layout.cells : (slot + 1) * layout.cells]
         # A process that takes over a slot counts on, but nothing is under way in it.

@@ -11,15 +11,17 @@ import dataclasses
 import functools
 import logging
 import time
+from typing import Any
 
 from starlette.types import Message, Receive, Scope, Send
 
+from fastrender._native import Pending
 from fastrender.config import RenderConfig
-from fastrender.errors import RequestError
+from fastrender.errors import BusyError, RequestError
 from fastrender.server.answers import Answer, internal_error, overloaded, refusal
 from fastrender.server.interface import Renderer
 from fastrender.server.metrics import Metrics
-from fastrender.server.work import ClientGoneError, QueueFullError, WorkLane
+from fastrender.server.work import ClientGoneError, QueueFullError, WorkLane, disconnected
 
 RENDER_ROUTES = {
     "/v1/chat/completions/render": "chat",
@@ -103,9 +105,10 @@ class RenderRoute:
         if size > MOST_SHORT_BYTES or size > self._most_bytes:
             return None
         answer = self._answer_short(body, request_id)
-        if answer is not None:
-            seconds = time.perf_counter() - started
-            self._requests.count(answer.status, size, len(answer.body), seconds)
+        if not isinstance(answer, Answer):
+            return None
+        seconds = time.perf_counter() - started
+        self._requests.count(answer.status, size, len(answer.body), seconds)
         return answer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -186,15 +189,17 @@ class RenderRoute:
 
     async def _answer(self, body: bytes, request_id: bytes | None, receive: Receive) -> Answer:
         name = None if request_id is None else request_id.decode("latin-1")
-        if len(body) <= MOST_SHORT_BYTES:
-            answer = self._answer_short(body, name)
-            if answer is not None:
-                return answer
+        short = self._answer_short(body, name) if len(body) <= MOST_SHORT_BYTES else None
+        if isinstance(short, Answer):
+            return short
         try:
-            return Answer(200, await self._render_in_lane(body, name, receive))
+            begun = await self._begin_in_lane(body, name, receive) if short is None else short
+            if not isinstance(begun, bytes):
+                begun = await self._complete(begun, receive)
+            return Answer(200, begun)
         except RequestError as error:
             return Answer(error.status, error.body)
-        except QueueFullError:
+        except (QueueFullError, BusyError):
             raise RefusedError(overloaded("too many requests wait already"), "queue_full") from None
         except asyncio.CancelledError:
             # Only the end of the server cancels; what is said now still reaches the client.
@@ -205,14 +210,14 @@ class RenderRoute:
         except BaseException:
             return self._failed()
 
-    def _answer_short(self, body: bytes, request_id: str | None) -> Answer | None:
-        """The answer, if it is short work."""
+    def _answer_short(self, body: bytes, request_id: str | None) -> Answer | Pending | None:
+        """The answer, or what waits for images, if it is short work to know."""
         started = time.perf_counter()
         try:
-            rendered = self._renderer.render_short(self._route, body, request_id)
-            if rendered is None:
-                return None
-            answer = Answer(200, rendered)
+            begun = self._renderer.begin_short(self._route, body, request_id)
+            if not isinstance(begun, bytes):
+                return begun
+            answer = Answer(200, begun)
         except RequestError as error:
             answer = Answer(error.status, error.body)
         except (KeyboardInterrupt, SystemExit):
@@ -222,26 +227,47 @@ class RenderRoute:
         self._metrics.render(self._route, time.perf_counter() - started)
         return answer
 
+    async def _complete(self, pending: Pending, receive: Receive) -> bytes:
+        """The answer to a request with images; nobody waits for it once the client is gone."""
+        started = time.perf_counter()
+        job = self._renderer.complete(pending)
+        answer = asyncio.wrap_future(job.answer)
+        gone = asyncio.ensure_future(disconnected(receive))
+        try:
+            either: set[asyncio.Future[Any]] = {answer, gone}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if not answer.done():
+                raise ClientGoneError("queued")
+            return answer.result()
+        finally:
+            gone.cancel()
+            if not answer.done():
+                job.cancel()
+                answer.cancel()
+            self._metrics.render(self._route, time.perf_counter() - started)
+
     def _failed(self) -> Answer:
         # For any BaseException, since that is what a panic of the native half arrives as.
         logger.exception("a request to %s failed", self._path)
         return internal_error()
 
-    async def _render_in_lane(self, body: bytes, request_id: str | None, receive: Receive) -> bytes:
+    async def _begin_in_lane(
+        self, body: bytes, request_id: str | None, receive: Receive
+    ) -> bytes | Pending:
         queued = time.perf_counter()
         span = Span()
         try:
-            render = functools.partial(self._begin, body, request_id, span)
-            return await self._lane.run(receive, render)
+            begin = functools.partial(self._begin, body, request_id, span)
+            return await self._lane.run(receive, begin)
         finally:
             # Counted here and not on the thread: cells have one writer.
             if span.ended:
                 self._metrics.wait(span.started - queued)
                 self._metrics.render(self._route, span.ended - span.started)
 
-    def _begin(self, body: bytes, request_id: str | None, span: Span) -> bytes:
+    def _begin(self, body: bytes, request_id: str | None, span: Span) -> bytes | Pending:
         span.started = time.perf_counter()
         try:
-            return self._renderer.render(self._route, body, request_id)
+            return self._renderer.begin(self._route, body, request_id)
         finally:
             span.ended = time.perf_counter()

@@ -20,7 +20,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from fastrender.config import RenderConfig
-from fastrender.server import sockets
+from fastrender.server import sockets, tls
 from fastrender.server.app import Application
 from fastrender.server.connection import Connection
 from fastrender.server.interface import Renderer
@@ -92,14 +92,14 @@ def run(
     *,
     on_start: Callable[[], None],
     orphaned: int | None = None,
-    metrics_path: str | None = None,
+    metrics_file: int | None = None,
     slot: int = 0,
 ) -> int:
     """Serve in this process; 0 if every request that was under way at the end was answered.
 
     Readability of the descriptor `orphaned` means the same as SIGTERM.
     """
-    application = Application(renderer, config, metrics_path=metrics_path, slot=slot)
+    application = Application(renderer, config, metrics_file=metrics_file, slot=slot)
     server = RenderServer(
         _uvicorn_config(config, wrapped(application, config.middleware)),
         application,
@@ -221,8 +221,8 @@ class RenderServer(uvicorn.Server):
             if now == seen or self.config.ssl is None:
                 continue
             try:
-                self.config.ssl.load_cert_chain(files[0], config.ssl_keyfile)
-            except OSError as error:
+                tls.load_pair(self.config.ssl, files[0], files[-1])
+            except (OSError, ConfigError) as error:
                 logger.warning("the new TLS files do not load: %s", error)
             else:
                 seen = now

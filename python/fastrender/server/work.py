@@ -56,7 +56,7 @@ class WorkLane:
 
     async def _wait(self, receive: Receive) -> None:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        gone = asyncio.ensure_future(_disconnect(receive))
+        gone = asyncio.ensure_future(disconnected(receive))
         self._queue.append(turn)
         try:
             await asyncio.wait({turn, gone}, return_when=asyncio.FIRST_COMPLETED)
@@ -79,6 +79,7 @@ class WorkLane:
             self._idle += 1
 
 
-async def _disconnect(receive: Receive) -> None:
+async def disconnected(receive: Receive) -> None:
+    """Return when the client is gone."""
     while (await receive())["type"] != "http.disconnect":
         pass

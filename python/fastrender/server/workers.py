@@ -4,7 +4,6 @@ import dataclasses
 import logging
 import multiprocessing
 import multiprocessing.connection
-import os
 import signal
 import socket
 import tempfile
@@ -17,6 +16,7 @@ from types import FrameType
 from fastrender.config import RenderConfig
 from fastrender.server import serve
 from fastrender.server.interface import Renderer
+from fastrender.server.shared_file import SharedFile
 
 Load = Callable[[RenderConfig], Renderer]
 
@@ -38,23 +38,19 @@ class _Worker:
 
 def supervise(config: RenderConfig, load: Load, bound: socket.socket, started: float) -> int:
     """Serve with `config.workers` processes until told to stop; the exit code."""
-    descriptor, metrics_path = tempfile.mkstemp(prefix="fastrender-metrics-")
-    os.close(descriptor)
-    supervisor = _Supervisor(config, load, bound, metrics_path)
-    try:
-        return supervisor.run(started)
-    finally:
-        os.unlink(metrics_path)
+    # It has no name, so nothing is left of it however the processes end.
+    with tempfile.TemporaryFile(prefix="fastrender-metrics-") as metrics:
+        return _Supervisor(config, load, bound, SharedFile(metrics.fileno())).run(started)
 
 
 class _Supervisor:
     def __init__(
-        self, config: RenderConfig, load: Load, bound: socket.socket, metrics_path: str
+        self, config: RenderConfig, load: Load, bound: socket.socket, metrics: SharedFile
     ) -> None:
         self._config = config
         self._load = load
         self._bound = bound
-        self._metrics_path = metrics_path
+        self._metrics = metrics
         # Not forked, since threads of a library in this process would be torn.
         self._context = multiprocessing.get_context("spawn")
         self._workers: dict[int, _Worker] = {}
@@ -84,7 +80,7 @@ class _Supervisor:
         reports, reporter = self._context.Pipe(duplex=False)
         process = self._context.Process(
             target=_work,
-            args=(self._config, self._load, self._bound, self._metrics_path, slot, reporter),
+            args=(self._config, self._load, self._bound, self._metrics, slot, reporter),
             name=f"fastrender-worker-{slot}",
         )
         process.start()
@@ -159,7 +155,7 @@ def _work(
     config: RenderConfig,
     load: Load,
     bound: socket.socket,
-    metrics_path: str,
+    metrics: SharedFile,
     slot: int,
     reporter: Connection,
 ) -> None:
@@ -169,21 +165,22 @@ def _work(
     from fastrender.logs import configure_logging
 
     configure_logging(config)
+    parent = multiprocessing.parent_process()
     try:
         renderer = load(config)
+        code = serve.run(
+            config,
+            renderer,
+            bound,
+            on_start=lambda: reporter.send(("ready", renderer.native.backend)),
+            orphaned=None if parent is None else parent.sentinel,
+            metrics_file=metrics.descriptor,
+            slot=slot,
+        )
     except (ValueError, OSError) as error:
+        # Also what shows only when serving begins, such as a middleware that there is not.
         reporter.send(("failed", str(error)))
         raise SystemExit(1) from None
-    parent = multiprocessing.parent_process()
-    code = serve.run(
-        config,
-        renderer,
-        bound,
-        on_start=lambda: reporter.send(("ready", renderer.native.backend)),
-        orphaned=None if parent is None else parent.sentinel,
-        metrics_path=metrics_path,
-        slot=slot,
-    )
     raise SystemExit(serve.leave(code))
 
 

@@ -44,7 +44,8 @@ impl Error {
     }
 
     pub fn template(message: impl Into<String>) -> Self {
-        Error::Template { message: message.into() }
+        let message: String = message.into();
+        Error::Template { message: if message.len() > MAX_SHOWN { shortened(&message).to_owned() } else { message } }
     }
 
     pub fn setup(message: impl Into<String>) -> Self {
@@ -89,8 +90,19 @@ impl Error {
     }
 }
 
+/// The longest text that an answer says of an error, in bytes.
+const MAX_SHOWN: usize = 2000;
+
+/// The beginning of a text, as long as an error may be: a request can put anything into one.
+pub(crate) fn shortened(text: &str) -> &str {
+    let end = (0..=text.len().min(MAX_SHOWN)).rev().find(|&end| text.is_char_boundary(end));
+    &text[..end.unwrap_or(0)]
+}
+
 /// The OpenAI error envelope, keys in the order that vLLM writes them.
 pub fn envelope(message: &str, kind: &str, param: Option<&str>, code: u16) -> Vec<u8> {
+    let message = shortened(message);
+    let param = param.map(shortened);
     let mut out = Vec::with_capacity(message.len() + 96);
     out.extend_from_slice(b"{\"error\":{\"message\":");
     write_str(&mut out, message);

@@ -1,12 +1,15 @@
 //! The renderer's core: from OpenAI request bytes to token ids and response bytes.
 //!
-//! In: request schemas, conversations, chat templates, tokenization, the wire's JSON. Out of scope: Python, async,
-//! network, files, and pixels that Pillow must decode; those live in `python/fastrender`.
+//! In: request schemas, conversations, chat templates, tokenization, pixels once decoded, media hashes, the wire's JSON
+//! and MessagePack. Out of scope: Python, async, network, files, and decoding (Pillow does it); those live in `python/fastrender`.
 #![forbid(unsafe_code)]
 
 pub mod conversation;
 pub mod error;
+pub mod hash;
+pub mod image;
 pub mod json;
+pub mod placeholder;
 pub mod plain_request;
 pub mod prompt;
 pub mod protocol;
@@ -15,6 +18,7 @@ pub mod spec;
 pub mod template;
 pub mod templates;
 pub mod tokenizer;
+pub mod wire;
 
 pub use error::{Error, Result};
-pub use renderer::{Begun, Effort, Renderer, Route};
+pub use renderer::{Begun, Effort, Pending, PendingMedia, ReadyMedia, Renderer, Route};

@@ -2,7 +2,10 @@
 //!
 //! Source: vLLM's `renderers/params.py` (`TokenizeParams`).
 
+use std::ops::Range;
+
 use crate::error::{Error, Result};
+use crate::protocol::features::Features;
 use crate::protocol::options::{CommonFields, PromptTruncation};
 use crate::tokenizer::{Encoding, Tokenizer, Truncation, TruncationSide};
 
@@ -56,6 +59,22 @@ impl PromptEncoder<'_> {
         self.check_length(prompt)
     }
 
+    /// Bound a prompt whose placeholders are expanded. A medium is kept whole or the request refused.
+    pub fn limit_expanded(
+        self,
+        mut prompt: EncodedPrompt,
+        request: &CommonFields<'_>,
+        no_output: bool,
+        features: &mut Features<'_>,
+    ) -> Result<EncodedPrompt> {
+        let kept = self.kept(prompt.ids.len(), request.truncation, no_output);
+        if !features.shift(&kept) {
+            return Err(Error::bad_param("truncate_prompt_tokens", "a media item would be cut; keep more of the prompt"));
+        }
+        self.truncate(&mut prompt, request.truncation, no_output);
+        self.check_length(prompt)
+    }
+
     /// The number of tokens that a truncated prompt may keep.
     fn limit(self, truncation: PromptTruncation, no_output: bool) -> Option<usize> {
         truncation.tokens.map(|tokens| match usize::try_from(tokens) {
@@ -94,16 +113,22 @@ impl PromptEncoder<'_> {
         }
     }
 
+    /// Which of `length` ids are kept.
+    fn kept(self, length: usize, truncation: PromptTruncation, no_output: bool) -> Range<usize> {
+        match self.limit(truncation, no_output) {
+            Some(limit) if limit < length => match truncation.side.unwrap_or(TruncationSide::Left) {
+                TruncationSide::Left => length - limit..length,
+                TruncationSide::Right => 0..limit,
+            },
+            _ => 0..length,
+        }
+    }
+
     fn truncate(self, prompt: &mut EncodedPrompt, truncation: PromptTruncation, no_output: bool) {
-        let Some(limit) = self.limit(truncation, no_output) else { return };
-        let length = prompt.ids.len();
-        if limit >= length {
+        let kept = self.kept(prompt.ids.len(), truncation, no_output);
+        if kept.len() == prompt.ids.len() {
             return;
         }
-        let kept = match truncation.side.unwrap_or(TruncationSide::Left) {
-            TruncationSide::Left => length - limit..length,
-            TruncationSide::Right => 0..limit,
-        };
         if let Some(offsets) = &mut prompt.offsets {
             *offsets = offsets[kept.clone()].to_vec();
         }

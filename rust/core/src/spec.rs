@@ -65,6 +65,9 @@ pub struct ModelSpec {
     /// `{i}` is the 1-based index. A modality that is absent here is not served by this model.
     #[serde(default)]
     pub media_placeholders: Map<String, Value>,
+    /// The token in a prompt whose place an image's tokens take, and that they are; for models that take images.
+    #[serde(default)]
+    pub image_placeholder: Option<String>,
     pub tokenizer: TokenizerSpec,
 }
 

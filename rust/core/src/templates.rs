@@ -23,6 +23,15 @@ const OPTIONS: [&str; 9] = [
     "tokenizer_kwargs",
 ];
 
+/// A template of a request may make this many times the bytes that it may print.
+const REQUEST_MADE: usize = 6;
+
+/// The same for a template of the model's or the operator's, which harms nobody on purpose.
+const OWN_MADE: usize = 64;
+
+/// Such a template has this many times the fuel of a request's.
+const OWN_FUEL: u64 = 3;
+
 /// Compiled templates of a model and its server.
 pub struct TemplateSet {
     /// `--chat-template`.
@@ -33,6 +42,7 @@ pub struct TemplateSet {
     default_kwargs: Map<'static>,
     effort_map: Map<'static>,
     content_format: ContentFormat,
+    /// For templates that come with a request.
     limits: Limits,
 }
 
@@ -63,9 +73,18 @@ pub struct TemplateVariables<'a> {
 impl TemplateSet {
     pub fn new(model: &ModelSpec, settings: &RenderSettings) -> Result<Self> {
         let special_tokens: Map<'static> = owned(&model.special_tokens);
-        let limits = Limits { fuel: settings.template_fuel, output_bytes: settings.template_output_bytes };
+        let limits = Limits {
+            fuel: settings.template_fuel,
+            output_bytes: settings.template_output_bytes,
+            made_bytes: settings.template_output_bytes.saturating_mul(REQUEST_MADE),
+        };
+        let own_limits = Limits {
+            fuel: settings.template_fuel.saturating_mul(OWN_FUEL),
+            made_bytes: settings.template_output_bytes.saturating_mul(OWN_MADE),
+            ..limits
+        };
         let compile = |what: &str, source: &str| {
-            ChatTemplate::new(source, &special_tokens, limits)
+            ChatTemplate::new(source, &special_tokens, own_limits)
                 .map_err(|error| Error::setup(format!("the chat template {what} cannot be used: {error}")))
         };
         let mut named = Vec::with_capacity(model.chat_templates.len());

@@ -4,6 +4,7 @@
 
 mod convert;
 mod error;
+mod media;
 mod plain_request;
 mod renderer;
 mod template;
@@ -18,7 +19,9 @@ mod _native {
     #[pymodule_export]
     use super::plain_request::read_plain_request;
     #[pymodule_export]
-    use super::renderer::{MediaReference, Pending, Renderer};
+    use super::media::{Image, ImageProcessor, MediaHasher, MediaReference, Pending};
+    #[pymodule_export]
+    use super::renderer::Renderer;
 
     #[pymodule_export]
     use super::template::{ChatTemplate, TemplateError};

@@ -1,7 +1,6 @@
 //! `Renderer`: bytes in, bytes out.
 
 use fastrender_core as core;
-use fastrender_core::conversation::MediaItem;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
@@ -9,28 +8,11 @@ use pyo3::types::PyBytes;
 
 use crate::convert::detached;
 use crate::error::SetupError;
+use crate::media::{Pending, Request};
 
 /// Renders requests for one model. Immutable; any number of threads may call it at once.
 #[pyclass(frozen, module = "fastrender._native")]
-pub(crate) struct Renderer(core::Renderer);
-
-/// A medium that a request refers to.
-#[pyclass(frozen, get_all, module = "fastrender._native")]
-pub(crate) struct MediaReference {
-    /// `image`, `audio` or `video`.
-    modality: &'static str,
-    /// The content part's kind: `image_url`, `input_audio`, ….
-    kind: &'static str,
-    /// A URL or base64 data; `None` for a part that names only a uuid.
-    source: Option<String>,
-    uuid: Option<String>,
-}
-
-/// A request that waits for its media, in request order.
-#[pyclass(frozen, get_all, module = "fastrender._native")]
-pub(crate) struct Pending {
-    media: Vec<Py<MediaReference>>,
-}
+pub(crate) struct Renderer(pub(crate) core::Renderer);
 
 #[pymethods]
 impl Renderer {
@@ -45,25 +27,23 @@ impl Renderer {
     /// Serve one body: the response bytes, or what they wait for.
     #[pyo3(signature = (route, body, request_id=None))]
     fn begin<'py>(
-        &self,
-        py: Python<'py>,
+        renderer: &Bound<'py, Self>,
         route: &str,
         body: PyBackedBytes,
         request_id: Option<PyBackedStr>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        self.serve(py, route, &body, request_id.as_deref(), core::Effort::Any)
+        serve(renderer, route, body, request_id, core::Effort::Any)
     }
 
     /// As `begin`, or `None`, at once, for a request that is more than short work.
     #[pyo3(signature = (route, body, request_id=None))]
     fn begin_short<'py>(
-        &self,
-        py: Python<'py>,
+        renderer: &Bound<'py, Self>,
         route: &str,
         body: PyBackedBytes,
         request_id: Option<PyBackedStr>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        self.serve(py, route, &body, request_id.as_deref(), core::Effort::Short)
+        serve(renderer, route, body, request_id, core::Effort::Short)
     }
 
     /// Wait until what is loaded in the background is there; whether the fastest encoder is among it.
@@ -90,41 +70,28 @@ impl Renderer {
     }
 }
 
-impl Renderer {
-    fn serve<'py>(
-        &self,
-        py: Python<'py>,
-        route: &str,
-        body: &[u8],
-        request_id: Option<&str>,
-        effort: core::Effort,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let route = match route {
-            "chat" => core::Route::Chat,
-            "completions" => core::Route::Completions,
-            "tokenize" => core::Route::Tokenize,
-            "detokenize" => core::Route::Detokenize,
-            other => return Err(PyValueError::new_err(format!("unknown route `{other}`"))),
-        };
-        match detached(py, || self.0.begin(route, body, request_id, effort))? {
-            core::Begun::Done(response) => Ok(PyBytes::new(py, &response).into_any()),
-            core::Begun::Lengthy => Ok(py.None().into_bound(py)),
-            core::Begun::Pending(media) => {
-                let media =
-                    media.into_iter().map(|item| Py::new(py, MediaReference::from(item))).collect::<PyResult<_>>()?;
-                Ok(Bound::new(py, Pending { media })?.into_any())
-            }
-        }
-    }
-}
-
-impl From<MediaItem<'_>> for MediaReference {
-    fn from(item: MediaItem<'_>) -> Self {
-        Self {
-            modality: item.modality.name(),
-            kind: item.kind,
-            source: item.source.map(std::borrow::Cow::into_owned),
-            uuid: item.uuid.map(std::borrow::Cow::into_owned),
+fn serve<'py>(
+    renderer: &Bound<'py, Renderer>,
+    route: &str,
+    body: PyBackedBytes,
+    request_id: Option<PyBackedStr>,
+    effort: core::Effort,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = renderer.py();
+    let route = match route {
+        "chat" => core::Route::Chat,
+        "completions" => core::Route::Completions,
+        "tokenize" => core::Route::Tokenize,
+        "detokenize" => core::Route::Detokenize,
+        other => return Err(PyValueError::new_err(format!("unknown route `{other}`"))),
+    };
+    let core = &renderer.get().0;
+    match detached(py, || core.begin(route, &body, request_id.as_deref(), effort))? {
+        core::Begun::Done(response) => Ok(PyBytes::new(py, &response).into_any()),
+        core::Begun::Lengthy => Ok(py.None().into_bound(py)),
+        core::Begun::Pending(pending) => {
+            let request = Request { route, body, request_id };
+            Ok(Bound::new(py, Pending::new(renderer.clone().unbind(), request, pending))?.into_any())
         }
     }
 }

@@ -11,7 +11,7 @@ use pyo3::types::{PyDateAccess, PyDateTime, PyDict, PyTimeAccess};
 create_exception!(fastrender._native, TemplateError, PyValueError, "A chat template that does not compile or render.");
 
 /// Bounds for templates that a program chose itself: generous, but they end.
-const LIMITS: Limits = Limits { fuel: 200_000_000, output_bytes: 64 << 20 };
+const LIMITS: Limits = Limits { fuel: 200_000_000, output_bytes: 64 << 20, made_bytes: 4 << 30 };
 
 /// A compiled chat template, rendered as transformers renders it.
 #[pyclass(frozen, module = "fastrender._native")]

@@ -44,18 +44,6 @@ pub struct MediaItem<'a> {
     pub uuid: Option<Cow<'a, str>>,
 }
 
-impl MediaItem<'_> {
-    /// A copy that borrows nothing.
-    pub fn into_owned(self) -> MediaItem<'static> {
-        MediaItem {
-            modality: self.modality,
-            kind: self.kind,
-            source: self.source.map(|source| Cow::Owned(source.into_owned())),
-            uuid: self.uuid.map(|uuid| Cow::Owned(uuid.into_owned())),
-        }
-    }
-}
-
 /// Collects media while a conversation is read, and holds them to the model's and the server's limits.
 pub(super) struct MediaCollector<'a, 's> {
     model: &'s ModelSpec,

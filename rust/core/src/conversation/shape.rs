@@ -10,6 +10,12 @@ use std::borrow::Cow;
 use crate::error::{Error, Result};
 use crate::json::{Json, Map};
 
+/// The most messages of a request.
+const MAX_MESSAGES: usize = 65_536;
+
+/// The most content parts and tool calls of all messages.
+const MAX_PARTS: usize = 262_144;
+
 /// The content of a message as its shape lets it through.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Content<'a> {
@@ -73,8 +79,26 @@ impl TypedRole {
     }
 }
 
+/// Refuse a conversation of more messages, parts and calls than anybody has: a template spends far more on each than a
+/// client does.
+fn check_size(messages: &[Json<'_>]) -> Result<()> {
+    if messages.len() > MAX_MESSAGES {
+        return Err(Error::bad_param("messages", format!("a conversation may have {MAX_MESSAGES} messages")));
+    }
+    let count = |message: &Json<'_>, key: &str| {
+        message.as_object().and_then(|message| message.get(key)?.as_array()).map_or(0, <[Json<'_>]>::len)
+    };
+    let parts: usize = messages.iter().map(|message| count(message, "content") + count(message, "tool_calls")).sum();
+    if parts > MAX_PARTS {
+        let message = format!("the messages of a conversation may have {MAX_PARTS} content parts and tool calls in all");
+        return Err(Error::bad_param("messages", message));
+    }
+    Ok(())
+}
+
 /// Read every message of a request; errors are those of the request's schema.
 pub fn read_messages<'a>(messages: &'a [Json<'a>], reading: Reading) -> Result<Vec<Message<'a>>> {
+    check_size(messages)?;
     messages.iter().enumerate().map(|(i, message)| read_message(message, i, reading)).collect()
 }
 

@@ -1,5 +1,6 @@
 //! `GenerateRequest`: the answer of the render routes, and what a token-in/token-out engine takes.
 
+use super::features::Features;
 use super::options::StreamOptions;
 use super::sampling::{ObjectWriter, SamplingParams};
 use super::tools::ToolChoice;
@@ -23,6 +24,8 @@ pub struct GenerateRequest<'r> {
     pub request_id: &'r str,
     pub token_ids: &'r [u32],
     pub token_offsets: Option<&'r [(u32, u32)]>,
+    /// Null for a prompt without media.
+    pub features: Option<&'r Features<'r>>,
     pub sampling_params: SamplingParams<'r>,
     pub model: Option<&'r str>,
     pub reasoning_ended: Option<bool>,
@@ -49,12 +52,13 @@ impl GenerateRequest<'_> {
     /// Append as JSON, keys in the order of vLLM's model.
     pub fn write(&self, out: &mut Vec<u8>, nulls: Nulls) {
         // Ids take up to seven bytes each, offsets about twice that; the rest is small.
-        out.reserve(1024 + self.token_ids.len() * 7 + self.token_offsets.map_or(0, |offsets| offsets.len() * 14));
+        let offsets = self.token_offsets.map_or(0, |offsets| offsets.len() * 14);
+        out.reserve(1024 + self.token_ids.len() * 7 + offsets + self.features.map_or(0, Features::size));
         let mut object = ObjectWriter::new(out);
         object.str("request_id", self.request_id);
         write_ids(object.key("token_ids"), self.token_ids);
         optional(&mut object, nulls, "token_offsets", self.token_offsets, write_offsets);
-        optional(&mut object, nulls, "features", None::<()>, |_, ()| {});
+        optional(&mut object, nulls, "features", self.features, |out, features| features.write(out, nulls));
         optional(&mut object, nulls, "content_parts", None::<()>, |_, ()| {});
         self.sampling_params.write(object.key("sampling_params"));
         optional(&mut object, nulls, "model", self.model, write_str);

@@ -7,6 +7,7 @@
 pub mod chat;
 pub mod completion;
 pub mod constraints;
+pub mod features;
 pub mod fields;
 pub mod generate;
 pub mod options;

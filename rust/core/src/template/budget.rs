@@ -1,28 +1,46 @@
-//! What one rendering may use, beyond the engine's fuel: the size of its texts, and the namespaces it leaves behind.
+//! What one rendering may use: the engine's fuel, which our own work draws on too, the size of its texts, and the
+//! namespaces it leaves behind.
 //!
-//! Filters and the formatter are plain functions that the engine calls, so the bounds travel with the thread.
+//! Filters and the formatter are plain functions that the engine calls, so the bounds travel with the thread. Work is
+//! noted by who does it, in [`work`] and [`work_on`]: what iterates, compares, prints and makes text. It is paid for in
+//! [`settle`], when the filter, the operator or the method that it was for comes to its end.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-use minijinja::{State, Value};
+use minijinja::{Error, ErrorKind, State, Value};
 
-use super::Timestamp;
+use super::{Limits, Timestamp};
 use super::strftime::local_now;
 use super::value::{Namespace, Outcome, fail};
 
-/// Bytes of new text that one unit of fuel pays for. The engine asks one unit for 64; this is on top.
-const BYTES_PER_FUEL: usize = 16;
+/// Bytes of text that one unit of fuel pays for where they are copied. The engine asks one unit for 64; this is on top.
+const COPIED_BYTES: usize = 64;
 
-/// Items that one rendering may compare.
-const MAX_VISITS: u64 = 20_000_000;
+/// Bytes of text that one unit of fuel pays for where they are looked at one by one.
+const READ_BYTES: usize = 4;
+
+/// Bytes of text that one unit of fuel pays for where they are compared or searched.
+const SEARCHED_BYTES: usize = 32;
 
 thread_local! {
     static LIMIT: Cell<usize> = const { Cell::new(usize::MAX) };
     static EMITTED: Cell<usize> = const { Cell::new(0) };
-    static VISITS: Cell<u64> = const { Cell::new(0) };
+    static MADE_LIMIT: Cell<usize> = const { Cell::new(usize::MAX) };
+    static MADE: Cell<usize> = const { Cell::new(0) };
+    static WORK: Cell<u64> = const { Cell::new(0) };
+    /// What the engine had left when it was last asked.
+    static LEFT: Cell<u64> = const { Cell::new(u64::MAX) };
     static NOW: Cell<Option<Timestamp>> = const { Cell::new(None) };
     static NAMESPACES: RefCell<Vec<Arc<Namespace>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// How text is gone over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Bytes {
+    Copied,
+    Read,
+    Searched,
 }
 
 /// Holds the bounds of the rendering that runs on this thread.
@@ -30,11 +48,14 @@ pub(super) struct Rendering(());
 
 impl Rendering {
     /// `now` is what `strftime_now` tells; the clock's time when absent.
-    pub(super) fn begin(output_bytes: usize, now: Option<Timestamp>) -> Self {
-        LIMIT.set(output_bytes);
+    pub(super) fn begin(limits: Limits, now: Option<Timestamp>) -> Self {
+        LIMIT.set(limits.output_bytes);
+        MADE_LIMIT.set(limits.made_bytes);
+        MADE.set(0);
         NOW.set(now);
         EMITTED.set(0);
-        VISITS.set(0);
+        WORK.set(0);
+        LEFT.set(if limits.fuel > 0 { limits.fuel } else { u64::MAX });
         Rendering(())
     }
 }
@@ -47,6 +68,9 @@ impl Drop for Rendering {
             namespace.clear();
         }
         LIMIT.set(usize::MAX);
+        MADE_LIMIT.set(usize::MAX);
+        LEFT.set(u64::MAX);
+        WORK.set(0);
     }
 }
 
@@ -63,29 +87,73 @@ pub(super) fn check_size(bytes: usize) -> Outcome<()> {
     if bytes > limit { Err(fail(format!("the template makes more than {limit} bytes of text"))) } else { Ok(()) }
 }
 
-/// Count items that are compared or looked through; false when there were too many. A value that holds another one
-/// twice, again and again, is small and yet has no end.
+/// Count memory that is about to be taken. It is never given back: what a template lets go of is not known.
+pub(super) fn make(bytes: usize) -> Outcome<()> {
+    let total = MADE.get().saturating_add(bytes);
+    MADE.set(total);
+    let limit = MADE_LIMIT.get();
+    if total > limit { Err(fail(format!("the template makes more than {limit} bytes of values"))) } else { Ok(()) }
+}
+
+/// Note items that are visited; false when there is no fuel for them. For comparisons, which cannot fail: what began
+/// them does, in [`settle`]. A value that holds another one twice, again and again, is small and yet has no end.
 pub(super) fn visit(count: usize) -> bool {
-    let visits = VISITS.get() + count as u64;
-    VISITS.set(visits);
-    visits <= MAX_VISITS
+    let work = WORK.get().saturating_add(count as u64);
+    WORK.set(work);
+    work <= LEFT.get()
 }
 
-/// Refuse to go on after too many visits, which comparisons themselves cannot.
-pub(super) fn check_visits() -> Outcome<()> {
-    if VISITS.get() > MAX_VISITS { Err(fail("the template compares too much")) } else { Ok(()) }
+pub(super) fn out_of_fuel() -> Error {
+    Error::from(ErrorKind::OutOfFuel)
 }
 
-/// Pay for text that is about to be made.
-pub(super) fn charge(state: &State<'_, '_>, bytes: usize) -> Outcome<()> {
+/// Note items that are about to be visited or copied.
+pub(super) fn work(count: usize) -> Outcome<()> {
+    if visit(count) { Ok(()) } else { Err(out_of_fuel()) }
+}
+
+/// Note text that is about to be gone over.
+pub(super) fn work_on(how: Bytes, bytes: usize) -> Outcome<()> {
+    work(bytes / match how {
+        Bytes::Copied => COPIED_BYTES,
+        Bytes::Read => READ_BYTES,
+        Bytes::Searched => SEARCHED_BYTES,
+    })
+}
+
+/// Note text that is compared; false as in [`visit`].
+pub(super) fn visit_text(bytes: usize) -> bool {
+    bytes < SEARCHED_BYTES || visit(bytes / SEARCHED_BYTES)
+}
+
+/// Pay for the work that was noted.
+pub(super) fn settle(state: &State<'_, '_>) -> Outcome<()> {
+    let work = WORK.get();
+    if work == 0 {
+        return Ok(());
+    }
+    WORK.set(0);
+    state.consume_fuel(work)?;
+    LEFT.set(state.fuel_levels().map_or(u64::MAX, |(_, left)| left));
+    Ok(())
+}
+
+/// Refuse to go on when work was noted that there is no fuel for.
+pub(super) fn check_work() -> Outcome<()> {
+    work(0)
+}
+
+/// Note a text that is about to be made.
+pub(super) fn charge(bytes: usize) -> Outcome<()> {
     check_size(bytes)?;
-    state.consume_fuel((bytes / BYTES_PER_FUEL) as u64)
+    make(bytes)?;
+    work_on(Bytes::Copied, bytes)
 }
 
-/// Pay for items that are about to be visited or copied.
-pub(super) fn charge_items(state: &State<'_, '_>, count: usize) -> Outcome<()> {
+/// Note items that are about to be collected.
+pub(super) fn charge_items(count: usize) -> Outcome<()> {
     check_size(count.saturating_mul(size_of::<Value>()))?;
-    state.consume_fuel(count as u64)
+    work(count)
 }
 
 /// The time that this rendering tells: the same one, however often it is asked.

@@ -6,7 +6,11 @@ use std::sync::{Arc, LazyLock};
 use minijinja::value::{Kwargs, Object, ObjectRepr};
 use minijinja::{State, Value};
 
+use super::budget::work;
 use super::value::{Args, Bound, Dict, Native, Outcome, fail, tuple, undefined_error};
+
+/// What a call of a macro costs beyond its instructions.
+const CALL_WORK: usize = 30;
 
 /// Parameters that a macro has by using them.
 pub(super) const REST_POSITIONAL: &str = "varargs";
@@ -52,6 +56,7 @@ fn parameters(callee: &Value) -> Option<Vec<Value>> {
 /// The arguments of a call as the engine shall pass them to this callee.
 fn arrange(callee: &Value, values: &[Value]) -> Outcome<Vec<Value>> {
     let Some(parameters) = parameters(callee) else { return Ok(values.to_vec()) };
+    work(CALL_WORK + parameters.len() + values.len())?;
     let args = Args::new(values);
     let is = |parameter: &Value, name: &str| parameter.as_str() == Some(name);
     let plain = parameters.iter().take_while(|p| !is(p, REST_POSITIONAL) && !is(p, REST_NAMED)).count();

@@ -223,6 +223,10 @@ impl<'t, 'a> Visitor<'t, 'a> for Check<'a> {
             }
             Expr::Call(call) => {
                 self.call_args(line, &call.args);
+                // The engine would divide by their number.
+                if matches!(&call.expr, Expr::GetAttr(get) if get.name == "cycle") && call.args.is_empty() {
+                    self.fail(line, "`cycle` wants arguments".to_owned());
+                }
                 if let Expr::Var(variable) = &call.expr
                     && functions::UNSUPPORTED.contains(&variable.id)
                 {

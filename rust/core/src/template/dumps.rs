@@ -5,8 +5,10 @@ use std::fmt::Write;
 
 use minijinja::Value;
 
+use super::text::FLOAT_WORK;
 use super::value::{Outcome, Py, fail, py, type_name};
-use super::{budget, operators};
+use super::budget::{self, Bytes};
+use super::operators;
 use crate::json::{Json, Map, python_float};
 
 /// How `json.dumps` was called.
@@ -35,14 +37,21 @@ impl Style<'_> {
 
 /// Append a value as JSON.
 pub(super) fn append(out: &mut String, value: &Value, style: &Style<'_>, level: usize) -> Outcome<()> {
+    budget::work(1)?;
     match py(value) {
         Py::None => out.push_str("null"),
         Py::Bool(true) => out.push_str("true"),
         Py::Bool(false) => out.push_str("false"),
         Py::Int(number) => out.push_str(itoa::Buffer::new().format(number)),
         Py::BigInt(number) => out.push_str(&number.0),
-        Py::Float(number) => out.push_str(&float(number)),
-        Py::Str(text) => append_str(out, text, style.ensure_ascii),
+        Py::Float(number) => {
+            budget::work(FLOAT_WORK)?;
+            out.push_str(&float(number));
+        }
+        Py::Str(text) => {
+            budget::work_on(if style.ensure_ascii { Bytes::Read } else { Bytes::Copied }, text.len())?;
+            append_str(out, text, style.ensure_ascii);
+        }
         Py::List(items) | Py::Tuple(items) => {
             if items.is_empty() {
                 out.push_str("[]");
@@ -98,6 +107,7 @@ fn append_key(out: &mut String, key: &Value, style: &Style<'_>) -> Outcome<()> {
         Py::Float(number) => Cow::Owned(float(number)),
         _ => return Err(fail(format!("a key of type `{}` cannot be written as JSON", type_name(key)))),
     };
+    budget::work_on(Bytes::Copied, text.len())?;
     append_str(out, &text, style.ensure_ascii);
     Ok(())
 }

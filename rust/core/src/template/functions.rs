@@ -9,6 +9,7 @@ use super::operators::integer;
 use super::strftime::strftime;
 use super::value::{Args, Dict, Namespace, Native, Outcome, Py, Range, fail, iterate, py, type_name};
 use super::{budget, text};
+use crate::error::shortened;
 
 /// Every global function.
 pub(super) const FUNCTIONS: [Native; 5] = [
@@ -40,14 +41,16 @@ impl std::error::Error for Raised {}
 fn raise_exception(_: &mut State<'_, '_>, args: &Args<'_>) -> Outcome {
     let [message] = args.bind("raise_exception", ["message"])?;
     let message = message.ok_or_else(|| fail("`raise_exception` wants a message"))?;
-    Err(fail(text::to_string(message)?).with_source(Raised))
+    let message = text::to_string(message)?;
+    Err(fail(shortened(&message).to_owned()).with_source(Raised))
 }
 
-fn strftime_now(state: &mut State<'_, '_>, args: &Args<'_>) -> Outcome {
+fn strftime_now(_: &mut State<'_, '_>, args: &Args<'_>) -> Outcome {
     let [format] = args.bind("strftime_now", ["format"])?;
     let format = format.and_then(Value::as_str).ok_or_else(|| fail("`strftime_now` wants a format"))?;
     // No directive makes more of its two bytes than `%c` does.
-    budget::charge(state, format.len().saturating_mul(12))?;
+    budget::charge(format.len().saturating_mul(12))?;
+    budget::work(format.len().saturating_mul(4))?;
     Ok(Value::from(strftime(&budget::now(), format)))
 }
 
@@ -97,15 +100,15 @@ fn pairs(function: &str, args: &Args<'_>) -> Outcome<Vec<(Value, Value)>> {
     Ok(pairs)
 }
 
-fn dict(state: &mut State<'_, '_>, args: &Args<'_>) -> Outcome {
+fn dict(_: &mut State<'_, '_>, args: &Args<'_>) -> Outcome {
     let pairs = pairs("dict", args)?;
-    budget::charge_items(state, pairs.len())?;
     Dict::from_pairs(pairs).map(Value::from_object)
 }
 
-fn namespace(state: &mut State<'_, '_>, args: &Args<'_>) -> Outcome {
+fn namespace(_: &mut State<'_, '_>, args: &Args<'_>) -> Outcome {
     let dict = Dict::from_pairs(pairs("namespace", args)?)?;
-    budget::charge_items(state, dict.len())?;
+    budget::make(256)?;
+    budget::work(40)?;
     let attributes = dict.entries().iter().filter_map(|(key, value)| Some((key.to_str()?, value.clone())));
     Ok(budget::namespace(Namespace::new(attributes.collect::<Vec<(Arc<str>, Value)>>())))
 }

@@ -30,6 +30,7 @@ mod variables;
 mod walk;
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -61,6 +62,8 @@ pub struct Limits {
     /// Steps of the engine; 0 = no bound.
     pub fuel: u64,
     pub output_bytes: usize,
+    /// Bytes of texts and containers that may be made on the way, whether they are kept or not.
+    pub made_bytes: usize,
 }
 
 /// What a template is rendered with.
@@ -86,7 +89,7 @@ const OWN_VARIABLES: [&str; 4] = ["messages", "tools", "documents", "add_generat
 /// use fastrender_core::json::{Json, Map};
 /// use fastrender_core::template::{ChatTemplate, Limits, RenderInput};
 ///
-/// let limits = Limits { fuel: 0, output_bytes: 1 << 20 };
+/// let limits = Limits { fuel: 0, output_bytes: 1 << 20, made_bytes: 1 << 24 };
 /// let source = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}";
 /// let template = ChatTemplate::new(source, &Map::new(), limits)?;
 /// let messages = Json::parse(r#"[{"role": "user", "content": "hi"}]"#).expect("it is JSON");
@@ -214,12 +217,12 @@ impl ChatTemplate {
                 variables.push((name.clone().into(), token.clone()));
             }
         }
-        let _rendering = budget::Rendering::begin(self.limits.output_bytes, input.now);
-        let root = Value::from_object(Root(variables));
+        let _rendering = budget::Rendering::begin(self.limits, input.now);
+        let root = Value::from_object(Root::new(variables));
         let mut text = String::with_capacity(1024);
         let program = self.compiled.borrow_dependent();
         evaluate(&self.environment, program, root, &mut text).map_err(|error| template_error(&error))?;
-        budget::check_size(text.len()).and_then(|()| budget::check_visits()).map_err(|error| template_error(&error))?;
+        budget::check_size(text.len()).and_then(|()| budget::check_work()).map_err(|error| template_error(&error))?;
         Ok(text)
     }
 }
@@ -260,7 +263,26 @@ fn template_error(error: &minijinja::Error) -> Error {
 
 /// The variables of one rendering.
 #[derive(Debug)]
-struct Root(Vec<(Cow<'static, str>, Value)>);
+struct Root {
+    variables: Vec<(Cow<'static, str>, Value)>,
+    /// Places of the variables by name, when there are many.
+    index: HashMap<Cow<'static, str>, usize>,
+}
+
+impl Root {
+    /// More variables than this are found through an index.
+    const LINEAR: usize = 24;
+
+    fn new(variables: Vec<(Cow<'static, str>, Value)>) -> Self {
+        let mut index = HashMap::new();
+        if variables.len() > Self::LINEAR {
+            for (place, (name, _)) in variables.iter().enumerate() {
+                index.entry(name.clone()).or_insert(place);
+            }
+        }
+        Self { variables, index }
+    }
+}
 
 impl Object for Root {
     fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
@@ -268,10 +290,13 @@ impl Object for Root {
     }
 
     fn get_value_by_str(self: &Arc<Self>, key: &str) -> Option<Value> {
-        self.0.iter().find(|(name, _)| name == key).map(|(_, value)| value.clone())
+        if self.index.is_empty() {
+            return self.variables.iter().find(|(name, _)| name == key).map(|(_, value)| value.clone());
+        }
+        self.index.get(key).map(|&place| self.variables[place].1.clone())
     }
 
     fn enumerate(self: &Arc<Self>) -> Enumerator {
-        Enumerator::Values(self.0.iter().map(|(name, _)| Value::from(name.as_ref())).collect())
+        Enumerator::Values(self.variables.iter().map(|(name, _)| Value::from(name.as_ref())).collect())
     }
 }

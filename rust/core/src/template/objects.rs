@@ -1,19 +1,27 @@
 //! Python's containers and the like, as objects of the engine: what it has of its own differs too much.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use minijinja::value::{Enumerator, Object, ObjectRepr};
+use minijinja::value::{DynObject, Enumerator, Object, ObjectRepr};
 use minijinja::{Error, State, Value};
 
 use super::arguments::Args;
 use super::value::{Outcome, Py, fail, pairs_from_json, py, type_name};
-use super::{budget, dumps, methods, operators, text};
+use super::budget::{self, Bytes};
+use super::{dumps, methods, operators, text};
 use crate::json::{Json, Map};
 
 /// Dicts up to this size are searched by comparison, larger ones through an index.
 const LINEAR_KEYS: usize = 16;
+
+/// What a container takes on top of its items.
+const CONTAINER_BYTES: usize = 64;
+
+/// Longer keys are paid for where they are looked for.
+const LONG_KEY: usize = 128;
 
 /// Containers within containers; JSON has at most half of it.
 const MAX_NESTING: u32 = 600;
@@ -67,6 +75,7 @@ impl Sequence {
     }
 
     fn value(kind: SequenceKind, items: Vec<Value>) -> Outcome {
+        budget::make(CONTAINER_BYTES + items.len() * size_of::<Value>())?;
         let depth = check_depth(depth_of(&items))?;
         Ok(Value::from_object(Sequence { kind, items, depth }))
     }
@@ -91,6 +100,11 @@ impl Object for Sequence {
 
     fn enumerator_len(self: &Arc<Self>) -> Option<usize> {
         Some(self.items.len())
+    }
+
+    fn custom_cmp(self: &Arc<Self>, other: &DynObject) -> Option<Ordering> {
+        let equal = operators::equal(&Value::from_dyn_object(self.clone()), &Value::from(other.clone()));
+        Some(if equal { Ordering::Equal } else { Ordering::Less })
     }
 
     fn render(self: &Arc<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -156,20 +170,27 @@ impl Dict {
         let mut entries: Vec<(Value, Value)> = Vec::new();
         let mut strings: HashMap<Arc<str>, usize> = HashMap::new();
         for (key, value) in pairs {
+            budget::work(2)?;
+            budget::make(2 * size_of::<Value>())?;
             check_hashable(&key)?;
             let place = match key.to_str() {
                 Some(text) => {
+                    budget::work_on(Bytes::Copied, text.len())?;
                     let next = entries.len();
                     let place = *strings.entry(text).or_insert(next);
                     (place < next).then_some(place)
                 }
-                None => entries.iter().position(|(old, _)| operators::equal(old, &key)),
+                None => {
+                    budget::work(2 * entries.len())?;
+                    entries.iter().position(|(old, _)| operators::equal(old, &key))
+                }
             };
             match place {
                 Some(place) => entries[place].1 = value,
                 None => entries.push((key, value)),
             }
         }
+        budget::make(2 * CONTAINER_BYTES)?;
         let dict = Self::from_unique(entries);
         check_depth(dict.depth)?;
         Ok(dict)
@@ -188,6 +209,9 @@ impl Dict {
 
     pub(super) fn get_str(&self, key: &str) -> Option<&Value> {
         let entries = self.entries();
+        if key.len() > LONG_KEY && !budget::visit(key.len() / 8) {
+            return None;
+        }
         if entries.len() <= LINEAR_KEYS {
             return entries.iter().find(|(k, _)| k.as_str() == Some(key)).map(|(_, value)| value);
         }
@@ -201,6 +225,7 @@ impl Dict {
     pub(super) fn get(&self, key: &Value) -> Option<&Value> {
         match key.as_str() {
             Some(text) => self.get_str(text),
+            None if !budget::visit(self.len() / 2) => None,
             None => self.entries().iter().find(|(k, _)| operators::equal(k, key)).map(|(_, value)| value),
         }
     }
@@ -210,7 +235,7 @@ impl Dict {
 pub(super) fn check_hashable(key: &Value) -> Outcome<()> {
     match py(key) {
         Py::List(_) | Py::Dict(_) => Err(fail(format!("a value of type `{}` cannot be a key", type_name(key)))),
-        Py::Tuple(_) if !budget::visit(1) => budget::check_visits(),
+        Py::Tuple(items) if !budget::visit(1 + items.len()) => budget::check_work(),
         Py::Tuple(items) => items.iter().try_for_each(check_hashable),
         _ => Ok(()),
     }
@@ -222,7 +247,11 @@ impl Object for Dict {
     }
 
     fn get_value_by_str(self: &Arc<Self>, key: &str) -> Option<Value> {
-        self.get_str(key).cloned()
+        let found = self.get_str(key);
+        if key.len() > LONG_KEY && budget::check_work().is_err() {
+            return Some(Value::from(budget::out_of_fuel()));
+        }
+        found.cloned()
     }
 
     fn enumerate(self: &Arc<Self>) -> Enumerator {
@@ -231,6 +260,11 @@ impl Object for Dict {
 
     fn enumerator_len(self: &Arc<Self>) -> Option<usize> {
         Some(self.len())
+    }
+
+    fn custom_cmp(self: &Arc<Self>, other: &DynObject) -> Option<Ordering> {
+        let equal = operators::equal(&Value::from_dyn_object(self.clone()), &Value::from(other.clone()));
+        Some(if equal { Ordering::Equal } else { Ordering::Less })
     }
 
     fn render(self: &Arc<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -368,16 +402,24 @@ impl Namespace {
         Self { attributes: Mutex::new(attributes) }
     }
 
-    pub(super) fn set(&self, name: &str, value: Value) {
+    pub(super) fn set(&self, name: &str, value: Value) -> Outcome<()> {
         let mut attributes = self.attributes.lock().unwrap_or_else(PoisonError::into_inner);
         match attributes.iter_mut().find(|(key, _)| **key == *name) {
             Some((_, old)) => *old = value,
-            None => attributes.push((Arc::from(name), value)),
+            None => {
+                budget::make(size_of::<Value>() * 2 + name.len())?;
+                attributes.push((Arc::from(name), value));
+            }
         }
+        budget::work(attributes.len() / LINEAR_KEYS)
     }
 
     pub(super) fn get(&self, name: &str) -> Option<Value> {
         let attributes = self.attributes.lock().unwrap_or_else(PoisonError::into_inner);
+        let many = attributes.len() / LINEAR_KEYS;
+        if many > 0 && !budget::visit(many) {
+            return Some(Value::from(budget::out_of_fuel()));
+        }
         attributes.iter().find(|(key, _)| **key == *name).map(|(_, value)| value.clone())
     }
 

@@ -2,15 +2,22 @@
 
 use std::cmp::Ordering;
 
-use minijinja::{State, Value};
+use minijinja::Value;
+use minijinja::value::Object;
 
-use super::budget::{self, charge, charge_items};
+use super::budget::{self, Bytes, charge, charge_items, check_size, work, work_on};
 use super::methods::{self, Attribute};
 use super::percent;
 use super::value::{
-    Dict, DictPart, DictView, Outcome, Py, Range, check_hashable, count_chars, fail, iterate, list, py, tuple,
+    Bound, Broken, Dict, DictPart, DictView, Lazy, Namespace, Native, Outcome, Py, Range, check_hashable, count_chars, fail, iterate, list, py, tuple,
     type_name, undefined_error,
 };
+
+/// What comparing two containers costs beyond their items.
+const CONTAINER_WORK: usize = 3;
+
+/// How many items are sorted by insertion before they are merged.
+const RUN: usize = 16;
 
 /// A number, with booleans as Python's 0 and 1.
 #[derive(Clone, Copy)]
@@ -44,9 +51,9 @@ fn unsupported(operator: &str, left: &Value, right: &Value) -> minijinja::Error 
 }
 
 /// `left + right`.
-pub(super) fn add(state: &State<'_, '_>, left: &Value, right: &Value) -> Outcome {
+pub(super) fn add(left: &Value, right: &Value) -> Outcome {
     if let (Some(a), Some(b)) = (left.as_str(), right.as_str()) {
-        charge(state, a.len() + b.len())?;
+        charge(a.len() + b.len())?;
         if left.is_safe() || right.is_safe() {
             return Ok(Value::from_safe_string(markup(left, a) + &markup(right, b)));
         }
@@ -54,11 +61,11 @@ pub(super) fn add(state: &State<'_, '_>, left: &Value, right: &Value) -> Outcome
     }
     match (py(left), py(right)) {
         (Py::List(a), Py::List(b)) => {
-            charge_items(state, a.len() + b.len())?;
+            charge_items(a.len() + b.len())?;
             list([a, b].concat())
         }
         (Py::Tuple(a), Py::Tuple(b)) => {
-            charge_items(state, a.len() + b.len())?;
+            charge_items(a.len() + b.len())?;
             tuple([a, b].concat())
         }
         _ => match (number(left), number(right)) {
@@ -101,7 +108,7 @@ pub(super) fn float(number: Number) -> f64 {
 }
 
 /// `left * right`.
-pub(super) fn multiply(state: &State<'_, '_>, left: &Value, right: &Value) -> Outcome {
+pub(super) fn multiply(left: &Value, right: &Value) -> Outcome {
     let (sequence, count) = match (integer(left), integer(right)) {
         (None, Some(count)) => (left, count),
         (Some(count), None) => (right, count),
@@ -117,14 +124,13 @@ pub(super) fn multiply(state: &State<'_, '_>, left: &Value, right: &Value) -> Ou
     let too_long = || fail("a repetition is too long");
     match py(sequence) {
         Py::Str(text) => {
-            charge(state, text.len().checked_mul(count).ok_or_else(too_long)?)?;
+            charge(text.len().checked_mul(count).ok_or_else(too_long)?)?;
             let repeated = text.repeat(count);
             Ok(if sequence.is_safe() { Value::from_safe_string(repeated) } else { Value::from(repeated) })
         }
         Py::List(items) | Py::Tuple(items) => {
             let total = items.len().checked_mul(count).ok_or_else(too_long)?;
-            charge(state, total.checked_mul(size_of::<Value>()).ok_or_else(too_long)?)?;
-            charge_items(state, total)?;
+            charge_items(total)?;
             let repeated = std::iter::repeat_n(items, count).flatten().cloned().collect();
             if matches!(py(sequence), Py::List(_)) { list(repeated) } else { tuple(repeated) }
         }
@@ -137,10 +143,9 @@ pub(super) fn multiply(state: &State<'_, '_>, left: &Value, right: &Value) -> Ou
 }
 
 /// `left % right`: a remainder, or Python's formatting when the left side is text.
-pub(super) fn modulo(state: &State<'_, '_>, left: &Value, right: &Value) -> Outcome {
+pub(super) fn modulo(left: &Value, right: &Value) -> Outcome {
     if let Some(format) = left.as_str() {
         let out = percent::format(format, right)?;
-        charge(state, out.len())?;
         return Ok(if left.is_safe() { Value::from_safe_string(out) } else { Value::from(out) });
     }
     match (number(left), number(right)) {
@@ -168,44 +173,43 @@ pub(super) fn modulo(state: &State<'_, '_>, left: &Value, right: &Value) -> Outc
 }
 
 /// `left ~ right`.
-pub(super) fn concat(state: &State<'_, '_>, left: &Value, right: &Value) -> Outcome {
+pub(super) fn concat(left: &Value, right: &Value) -> Outcome {
     if let (Some(a), Some(b)) = (left.as_str(), right.as_str()) {
-        charge(state, a.len() + b.len())?;
+        charge(a.len() + b.len())?;
         return Ok(Value::from([a, b].concat()));
     }
     let mut out = String::new();
     super::text::append(&mut out, left)?;
     super::text::append(&mut out, right)?;
-    charge(state, out.len())?;
+    charge(out.len())?;
     Ok(Value::from(out))
 }
 
 /// `left == right`.
 pub(super) fn equal(left: &Value, right: &Value) -> bool {
     if let (Some(a), Some(b)) = (left.as_str(), right.as_str()) {
-        return a == b;
+        return a.len() == b.len() && budget::visit_text(a.len()) && a == b;
     }
     match (py(left), py(right)) {
-        (Py::List(_) | Py::Tuple(_) | Py::Dict(_), _) if !budget::visit(1) => false,
+        (Py::List(_) | Py::Tuple(_) | Py::Dict(_), _) if !budget::visit(CONTAINER_WORK) => false,
         (Py::Undefined, Py::Undefined) | (Py::None, Py::None) => true,
-        (Py::BigInt(a), Py::BigInt(b)) => a == b,
+        (Py::BigInt(a), Py::BigInt(b)) => budget::visit_text(a.0.len()) && a == b,
         (Py::List(a), Py::List(b)) | (Py::Tuple(a), Py::Tuple(b)) => {
-            std::ptr::eq(a, b) || (a.len() == b.len() && a.iter().zip(b).all(|(a, b)| equal(a, b)))
+            std::ptr::eq(a, b) || (a.len() == b.len() && budget::visit(a.len()) && a.iter().zip(b).all(|(a, b)| equal(a, b)))
         }
         (Py::Dict(a), Py::Dict(b)) if std::ptr::eq(a, b) => true,
         (Py::Dict(a), Py::Dict(b)) => {
             let matches = |(key, value): &(Value, Value)| b.get(key).is_some_and(|other| equal(value, other));
-            a.len() == b.len() && a.entries().iter().all(matches)
+            a.len() == b.len() && budget::visit(a.len()) && a.entries().iter().all(matches)
         }
         (Py::Object(a), Py::Object(b)) => {
             if let (Some(a), Some(b)) = (left.downcast_object_ref::<Range>(), right.downcast_object_ref::<Range>()) {
-                return a.items().len() == b.items().len() && a.get(0) == b.get(0) && a.get(1) == b.get(1);
+                return a.len == b.len && a.get(0) == b.get(0) && a.get(1) == b.get(1);
             }
             if let (Some(a), Some(b)) = (dict_view(left), dict_view(right)) {
-                let (a, b) = (a.items(), b.items());
-                return a.len() == b.len() && a.iter().all(|item| b.iter().any(|other| equal(item, other)));
+                return equal_views(a, b);
             }
-            std::ptr::eq(a, b) || left == right
+            std::ptr::eq(a, b) || same_object(left, right)
         }
         _ => match (number(left), number(right)) {
             (Some(Number::Int(a)), Some(Number::Int(b))) => a == b,
@@ -214,6 +218,48 @@ pub(super) fn equal(left: &Value, right: &Value) -> bool {
             _ => false,
         },
     }
+}
+
+/// Views compare as sets do.
+fn equal_views(left: &DictView, right: &DictView) -> bool {
+    if left.len() != right.len() {
+        return false;
+    }
+    match (left.part, right.part, py(&left.dict), py(&right.dict)) {
+        (DictPart::Items, DictPart::Items, ..) => equal(&left.dict, &right.dict),
+        (DictPart::Keys, DictPart::Keys, Py::Dict(a), Py::Dict(b)) => {
+            budget::visit(a.len()) && a.entries().iter().all(|(key, _)| b.get(key).is_some())
+        }
+        _ => {
+            budget::visit(left.len().saturating_mul(left.len())) && {
+                let (a, b) = (left.items(), right.items());
+                a.iter().all(|item| b.iter().any(|other| equal(item, other)))
+            }
+        }
+    }
+}
+
+/// Whether two objects that are no containers are the same one. The engine's own, which cannot be told apart by their
+/// place, are the same when they look so; comparing all that they hold might have no end.
+fn same_object(left: &Value, right: &Value) -> bool {
+    fn both<T: Object + 'static>(left: &Value, right: &Value) -> Option<bool> {
+        match (left.downcast_object_ref::<T>(), right.downcast_object_ref::<T>()) {
+            (None, None) => None,
+            (Some(a), Some(b)) => Some(std::ptr::eq(a, b)),
+            _ => Some(false),
+        }
+    }
+    let ours = both::<Namespace>(left, right)
+        .or_else(|| both::<Lazy>(left, right))
+        .or_else(|| both::<Native>(left, right))
+        .or_else(|| both::<Bound>(left, right))
+        .or_else(|| both::<Broken>(left, right));
+    ours.unwrap_or_else(|| {
+        ["name", "index", "length", "depth"].iter().all(|name| {
+            let shown = |value: &Value| value.get_attr(name).ok().map(|value| (value.as_i64(), value.to_str()));
+            shown(left) == shown(right)
+        })
+    })
 }
 
 /// A view that compares as a set does.
@@ -229,10 +275,12 @@ pub(super) fn less_than(left: &Value, right: &Value) -> Outcome<bool> {
 /// How two values are ordered; `None` when they are not (NaN).
 pub(super) fn compare(left: &Value, right: &Value) -> Outcome<Option<Ordering>> {
     if let (Some(a), Some(b)) = (left.as_str(), right.as_str()) {
+        work_on(Bytes::Searched, a.len().min(b.len()))?;
         return Ok(Some(a.cmp(b)));
     }
     match (py(left), py(right)) {
         (Py::List(a), Py::List(b)) | (Py::Tuple(a), Py::Tuple(b)) => {
+            work(1 + a.len().min(b.len()))?;
             let different = a.iter().zip(b).find(|(a, b)| !equal(a, b));
             different.map_or(Ok(Some(a.len().cmp(&b.len()))), |(a, b)| compare(a, b))
         }
@@ -246,9 +294,26 @@ pub(super) fn compare(left: &Value, right: &Value) -> Outcome<Option<Ordering>> 
 }
 
 /// Sort as Python's `sorted` does: stable, and stopped by the first pair that cannot be ordered.
-pub(super) fn sorted<T>(items: Vec<T>, reverse: bool, less: impl Fn(&T, &T) -> Outcome<bool>) -> Outcome<Vec<T>> {
+pub(super) fn sorted<T>(mut items: Vec<T>, reverse: bool, less: impl Fn(&T, &T) -> Outcome<bool>) -> Outcome<Vec<T>> {
     // Not `sort_by`: an order that is not total (NaN) may make that panic.
-    let mut runs: Vec<Vec<T>> = items.into_iter().map(|item| vec![item]).collect();
+    let mut runs: Vec<Vec<T>> = Vec::with_capacity(items.len().div_ceil(RUN));
+    while !items.is_empty() {
+        let rest = items.split_off(items.len().min(RUN));
+        let mut run = std::mem::replace(&mut items, rest);
+        for end in 1..run.len() {
+            work(2)?;
+            let mut place = end;
+            while place > 0 {
+                let (left, right) = (&run[place - 1], &run[place]);
+                if !(if reverse { less(left, right)? } else { less(right, left)? }) {
+                    break;
+                }
+                run.swap(place - 1, place);
+                place -= 1;
+            }
+        }
+        runs.push(run);
+    }
     while runs.len() > 1 {
         let mut merged = Vec::with_capacity(runs.len().div_ceil(2));
         let mut rest = runs.into_iter();
@@ -264,6 +329,7 @@ pub(super) fn sorted<T>(items: Vec<T>, reverse: bool, less: impl Fn(&T, &T) -> O
 }
 
 fn merge<T>(left: Vec<T>, right: Vec<T>, reverse: bool, less: &impl Fn(&T, &T) -> Outcome<bool>) -> Outcome<Vec<T>> {
+    work(2 * (left.len() + right.len()))?;
     let mut out = Vec::with_capacity(left.len() + right.len());
     let (mut left, mut right) = (left.into_iter().peekable(), right.into_iter().peekable());
     while let (Some(a), Some(b)) = (left.peek(), right.peek()) {
@@ -279,7 +345,10 @@ fn merge<T>(left: Vec<T>, right: Vec<T>, reverse: bool, less: &impl Fn(&T, &T) -
 pub(super) fn contains(container: &Value, item: &Value) -> Outcome<bool> {
     match py(container) {
         Py::Str(text) => match py(item) {
-            Py::Str(part) => Ok(memchr::memmem::find(text.as_bytes(), part.as_bytes()).is_some()),
+            Py::Str(part) => {
+                work_on(Bytes::Searched, text.len() + part.len())?;
+                Ok(memchr::memmem::find(text.as_bytes(), part.as_bytes()).is_some())
+            }
             _ => Err(fail(format!("a value of type `{}` cannot be looked for in text", type_name(item)))),
         },
         Py::Dict(dict) => {
@@ -294,10 +363,12 @@ pub(super) fn contains(container: &Value, item: &Value) -> Outcome<bool> {
             }
             Ok(iterate(container)?.iter().any(|other| equal(other, item)))
         }
-        _ => {
-            let items = iterate(container)?;
-            Ok(budget::visit(items.len()) && items.iter().any(|other| equal(other, item)))
+        Py::List(items) | Py::Tuple(items) => {
+            let place = items.iter().position(|other| equal(other, item));
+            work(place.unwrap_or(items.len()) / 2)?;
+            Ok(place.is_some())
         }
+        _ => Ok(iterate(container)?.iter().any(|other| equal(other, item))),
     }
 }
 
@@ -310,8 +381,10 @@ pub(super) fn get_item(object: &Value, key: &Value) -> Outcome {
             integer(key).and_then(|key| place(key, items.len())).map(|place| items[place].clone())
         }
         Py::Str(text) => integer(key).and_then(|key| {
-            let place = place(key, count_chars(text))?;
-            text.chars().nth(place).map(Value::from)
+            let place = usize::try_from(if key < 0 { -1 - key } else { key }).ok()?;
+            let found = if key < 0 { text.chars().nth_back(place) } else { text.chars().nth(place) };
+            let walked = place.min(text.len()) / 4;
+            found.filter(|_| walked == 0 || budget::visit(walked)).map(Value::from)
         }),
         Py::Object(_) => match object.downcast_object_ref::<Range>() {
             Some(range) => integer(key).and_then(|key| range.get(place(key, range.len)?)),
@@ -344,27 +417,32 @@ fn place(index: i128, len: usize) -> Option<usize> {
 }
 
 /// `object[start:stop:step]`.
-pub(super) fn slice(state: &State<'_, '_>, object: &Value, start: &Value, end: &Value, step: &Value) -> Outcome {
+pub(super) fn slice(object: &Value, start: &Value, end: &Value, step: &Value) -> Outcome {
     if object.is_undefined() {
         return Err(undefined_error("sliced"));
     }
     let bounds = [slice_bound(start)?, slice_bound(end)?, slice_bound(step)?];
     match py(object) {
         Py::Str(text) => {
-            if text.is_ascii() && bounds[2].is_none_or(|step| step == 1) {
-                let (first, count, _) = slice_places(bounds, text.len())?;
-                charge(state, count)?;
-                return Ok(Value::from(&text[first..first + count]));
+            if bounds[2].is_none_or(|step| step == 1) {
+                let is_ascii = text.is_ascii();
+                work_on(if is_ascii { Bytes::Searched } else { Bytes::Read }, text.len())?;
+                let (first, count, _) = slice_places(bounds, count_chars(text))?;
+                let after = |text: &str, count: usize| {
+                    if is_ascii { count } else { text.char_indices().nth(count).map_or(text.len(), |(at, _)| at) }
+                };
+                let text = &text[after(text, first)..];
+                let text = &text[..after(text, count)];
+                charge(text.len())?;
+                return Ok(Value::from(text));
             }
+            check_size(text.len())?;
+            work_on(Bytes::Read, text.len())?;
             let characters: Vec<char> = text.chars().collect();
             let picked = slice_pick(bounds, &characters)?;
-            charge(state, picked.len())?;
             Ok(Value::from(picked.into_iter().collect::<String>()))
         }
-        Py::List(items) => {
-            charge_items(state, items.len())?;
-            list(slice_pick(bounds, items)?)
-        }
+        Py::List(items) => list(slice_pick(bounds, items)?),
         Py::Tuple(items) => tuple(slice_pick(bounds, items)?),
         _ => match object.downcast_object_ref::<Range>() {
             Some(range) => {
@@ -395,6 +473,7 @@ fn slice_bound(value: &Value) -> Outcome<Option<i128>> {
 
 fn slice_pick<T: Clone>(bounds: [Option<i128>; 3], items: &[T]) -> Outcome<Vec<T>> {
     let (first, count, step) = slice_places(bounds, items.len())?;
+    charge_items(count)?;
     let mut picked = Vec::with_capacity(count);
     let mut place = first as i128;
     for _ in 0..count {

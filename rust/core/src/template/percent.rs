@@ -2,6 +2,7 @@
 
 use minijinja::Value;
 
+use super::budget::{Bytes, charge, check_size, work, work_on};
 use super::layout::{Spec, append_signed, bounded, digits, float, pad, radix};
 use super::operators::{self, Number};
 use super::text;
@@ -14,6 +15,7 @@ pub(super) fn format(format: &str, values: &Value) -> Outcome<String> {
     let mapping = matches!(py(values), Py::Dict(_)).then_some(values);
     let mut next = positional.iter();
     let mut named = false;
+    work_on(Bytes::Read, format.len())?;
     let mut out = String::with_capacity(format.len());
     let mut rest = format.chars().peekable();
     while let Some(character) = rest.next() {
@@ -82,8 +84,13 @@ pub(super) fn format(format: &str, values: &Value) -> Outcome<String> {
             }
             None => next.next().ok_or_else(|| fail("a format has more fields than values"))?,
         };
+        let before = out.len();
+        work(2 + spec.precision.unwrap_or(0))?;
         append_percent(&mut out, kind, value, spec)?;
+        check_size(out.len())?;
+        work_on(Bytes::Copied, out.len() - before)?;
     }
+    charge(out.len())?;
     // Whatever has subscripts counts as a mapping here, and may stay unused.
     let subscripts = matches!(py(values), Py::Dict(_) | Py::List(_) | Py::Undefined);
     if !named && !subscripts && next.next().is_some() {

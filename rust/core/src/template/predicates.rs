@@ -1,55 +1,56 @@
 //! Jinja2's tests: what may stand after `is`.
 
-use minijinja::{State, Value};
+use minijinja::Value;
 
 use super::operators::{self, compare, contains, equal, number};
 use super::value::{Args, Bound, Broken, Dict, DictView, Lazy, Native, Outcome, Py, Range, fail, py, type_name};
+use super::budget::{self, Bytes};
 use super::{filters, text};
 
 /// A test of a value, with its arguments.
-pub(super) type Test = fn(&State<'_, '_>, &Value, &Args<'_>) -> Outcome<bool>;
+pub(super) type Test = fn(&Value, &Args<'_>) -> Outcome<bool>;
 
 /// Every test by name, with the number of arguments that it takes.
 pub(super) const TESTS: &[(&str, usize, Test)] = &[
-    ("!=", 1, |_, a, args| Ok(!equal(a, one(args)?))),
-    ("<", 1, |_, a, args| Ok(ordered(a, args)?.is_some_and(std::cmp::Ordering::is_lt))),
-    ("<=", 1, |_, a, args| Ok(ordered(a, args)?.is_some_and(std::cmp::Ordering::is_le))),
-    ("==", 1, |_, a, args| Ok(equal(a, one(args)?))),
-    (">", 1, |_, a, args| Ok(ordered(a, args)?.is_some_and(std::cmp::Ordering::is_gt))),
-    (">=", 1, |_, a, args| Ok(ordered(a, args)?.is_some_and(std::cmp::Ordering::is_ge))),
-    ("boolean", 0, |_, value, _| Ok(matches!(py(value), Py::Bool(_)))),
-    ("callable", 0, |_, value, _| Ok(is_callable(value))),
-    ("defined", 0, |_, value, _| Ok(!value.is_undefined())),
-    ("divisibleby", 1, |state, value, args| Ok(equal(&operators::modulo(state, value, one(args)?)?, &Value::from(0)))),
-    ("eq", 1, |_, a, args| Ok(equal(a, one(args)?))),
-    ("equalto", 1, |_, a, args| Ok(equal(a, one(args)?))),
-    ("escaped", 0, |_, value, _| Ok(value.is_safe())),
-    ("even", 0, |state, value, _| Ok(equal(&operators::modulo(state, value, &Value::from(2))?, &Value::from(0)))),
-    ("false", 0, |_, value, _| Ok(matches!(py(value), Py::Bool(false)))),
-    ("filter", 0, |_, value, _| Ok(value.as_str().is_some_and(|name| filters::find(name).is_some()))),
-    ("float", 0, |_, value, _| Ok(matches!(py(value), Py::Float(_)))),
-    ("ge", 1, |_, a, args| Ok(ordered(a, args)?.is_some_and(std::cmp::Ordering::is_ge))),
-    ("greaterthan", 1, |_, a, args| Ok(ordered(a, args)?.is_some_and(std::cmp::Ordering::is_gt))),
-    ("gt", 1, |_, a, args| Ok(ordered(a, args)?.is_some_and(std::cmp::Ordering::is_gt))),
-    ("in", 1, |_, value, args| contains(one(args)?, value)),
-    ("integer", 0, |_, value, _| Ok(matches!(py(value), Py::Int(_) | Py::BigInt(_)))),
-    ("iterable", 0, |_, value, _| Ok(is_iterable(value))),
-    ("le", 1, |_, a, args| Ok(ordered(a, args)?.is_some_and(std::cmp::Ordering::is_le))),
-    ("lessthan", 1, |_, a, args| Ok(ordered(a, args)?.is_some_and(std::cmp::Ordering::is_lt))),
-    ("lower", 0, |_, value, _| has_case(value, char::is_lowercase, char::is_uppercase)),
-    ("lt", 1, |_, a, args| Ok(ordered(a, args)?.is_some_and(std::cmp::Ordering::is_lt))),
-    ("mapping", 0, |_, value, _| Ok(value.downcast_object_ref::<Dict>().is_some())),
-    ("ne", 1, |_, a, args| Ok(!equal(a, one(args)?))),
-    ("none", 0, |_, value, _| Ok(value.is_none())),
-    ("number", 0, |_, value, _| Ok(number(value).is_some() || matches!(py(value), Py::BigInt(_)))),
-    ("odd", 0, |state, value, _| Ok(equal(&operators::modulo(state, value, &Value::from(2))?, &Value::from(1)))),
-    ("sameas", 1, |_, value, args| Ok(same(value, one(args)?))),
-    ("sequence", 0, |_, value, _| Ok(is_sequence(value))),
-    ("string", 0, |_, value, _| Ok(value.as_str().is_some() || value.downcast_object_ref::<Broken>().is_some())),
-    ("test", 0, |_, value, _| Ok(value.as_str().is_some_and(|name| find(name).is_some()))),
-    ("true", 0, |_, value, _| Ok(matches!(py(value), Py::Bool(true)))),
-    ("undefined", 0, |_, value, _| Ok(value.is_undefined())),
-    ("upper", 0, |_, value, _| has_case(value, char::is_uppercase, char::is_lowercase)),
+    ("!=", 1, |a, args| Ok(!equal(a, one(args)?))),
+    ("<", 1, |a, args| Ok(ordered(a, args)?.is_some_and(std::cmp::Ordering::is_lt))),
+    ("<=", 1, |a, args| Ok(ordered(a, args)?.is_some_and(std::cmp::Ordering::is_le))),
+    ("==", 1, |a, args| Ok(equal(a, one(args)?))),
+    (">", 1, |a, args| Ok(ordered(a, args)?.is_some_and(std::cmp::Ordering::is_gt))),
+    (">=", 1, |a, args| Ok(ordered(a, args)?.is_some_and(std::cmp::Ordering::is_ge))),
+    ("boolean", 0, |value, _| Ok(matches!(py(value), Py::Bool(_)))),
+    ("callable", 0, |value, _| Ok(is_callable(value))),
+    ("defined", 0, |value, _| Ok(!value.is_undefined())),
+    ("divisibleby", 1, |value, args| Ok(equal(&operators::modulo(value, one(args)?)?, &Value::from(0)))),
+    ("eq", 1, |a, args| Ok(equal(a, one(args)?))),
+    ("equalto", 1, |a, args| Ok(equal(a, one(args)?))),
+    ("escaped", 0, |value, _| Ok(value.is_safe())),
+    ("even", 0, |value, _| Ok(equal(&operators::modulo(value, &Value::from(2))?, &Value::from(0)))),
+    ("false", 0, |value, _| Ok(matches!(py(value), Py::Bool(false)))),
+    ("filter", 0, |value, _| Ok(value.as_str().is_some_and(|name| filters::find(name).is_some()))),
+    ("float", 0, |value, _| Ok(matches!(py(value), Py::Float(_)))),
+    ("ge", 1, |a, args| Ok(ordered(a, args)?.is_some_and(std::cmp::Ordering::is_ge))),
+    ("greaterthan", 1, |a, args| Ok(ordered(a, args)?.is_some_and(std::cmp::Ordering::is_gt))),
+    ("gt", 1, |a, args| Ok(ordered(a, args)?.is_some_and(std::cmp::Ordering::is_gt))),
+    ("in", 1, |value, args| contains(one(args)?, value)),
+    ("integer", 0, |value, _| Ok(matches!(py(value), Py::Int(_) | Py::BigInt(_)))),
+    ("iterable", 0, |value, _| Ok(is_iterable(value))),
+    ("le", 1, |a, args| Ok(ordered(a, args)?.is_some_and(std::cmp::Ordering::is_le))),
+    ("lessthan", 1, |a, args| Ok(ordered(a, args)?.is_some_and(std::cmp::Ordering::is_lt))),
+    ("lower", 0, |value, _| has_case(value, char::is_lowercase, char::is_uppercase)),
+    ("lt", 1, |a, args| Ok(ordered(a, args)?.is_some_and(std::cmp::Ordering::is_lt))),
+    ("mapping", 0, |value, _| Ok(value.downcast_object_ref::<Dict>().is_some())),
+    ("ne", 1, |a, args| Ok(!equal(a, one(args)?))),
+    ("none", 0, |value, _| Ok(value.is_none())),
+    ("number", 0, |value, _| Ok(number(value).is_some() || matches!(py(value), Py::BigInt(_)))),
+    ("odd", 0, |value, _| Ok(equal(&operators::modulo(value, &Value::from(2))?, &Value::from(1)))),
+    ("sameas", 1, |value, args| Ok(same(value, one(args)?))),
+    ("sequence", 0, |value, _| Ok(is_sequence(value))),
+    ("string", 0, |value, _| Ok(value.as_str().is_some() || value.downcast_object_ref::<Broken>().is_some())),
+    ("test", 0, |value, _| Ok(value.as_str().is_some_and(|name| find(name).is_some()))),
+    ("true", 0, |value, _| Ok(matches!(py(value), Py::Bool(true)))),
+    ("undefined", 0, |value, _| Ok(value.is_undefined())),
+    ("upper", 0, |value, _| has_case(value, char::is_uppercase, char::is_lowercase)),
 ];
 
 /// The test of this name, and the number of arguments that it takes.
@@ -58,12 +59,12 @@ pub(super) fn find(name: &str) -> Option<(usize, Test)> {
 }
 
 /// Apply a test that a filter names.
-pub(super) fn holds(name: &str, state: &State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome<bool> {
+pub(super) fn holds(name: &str, value: &Value, args: &Args<'_>) -> Outcome<bool> {
     let (count, test) = find(name).ok_or_else(|| fail(format!("there is no test `{name}`")))?;
     if args.positional.len() != count || !args.named.is_empty() {
         return Err(fail(format!("the test `{name}` takes {count} arguments")));
     }
-    test(state, value, args)
+    test(value, args)
 }
 
 fn one<'a>(args: &Args<'a>) -> Outcome<&'a Value> {
@@ -113,6 +114,7 @@ fn is_sequence(value: &Value) -> bool {
 
 fn has_case(value: &Value, wanted: fn(char) -> bool, other: fn(char) -> bool) -> Outcome<bool> {
     let text = text::to_string(value)?;
+    budget::work_on(Bytes::Read, text.len())?;
     Ok(text.chars().any(wanted) && !text.chars().any(other))
 }
 

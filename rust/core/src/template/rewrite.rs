@@ -10,9 +10,15 @@ use minijinja::machinery::{Instruction, Instructions};
 use minijinja::value::ValueKind;
 
 use super::compile::NAME;
-use super::environment::{self, MAX_CACHED_FILTERS};
+use super::environment::{self, MAX_CACHED_FILTERS, MAX_RECURSIVE_FRAMES};
 use super::value::{self, Py, py};
 use super::{calls, methods};
+
+/// The engine's mark of a loop that may call itself.
+const LOOP_RECURSIVE: u8 = 2;
+
+/// Scopes that a variable is looked for in at no charge.
+const FREE_FRAMES: usize = 12;
 
 /// Different constant keys that are looked for in the source.
 const MAX_NAMES: usize = 2000;
@@ -52,6 +58,7 @@ enum Open {
     Loop {
         start: u32,
         end: u32,
+        recursive: bool,
     },
     Macro {
         end: u32,
@@ -229,7 +236,20 @@ impl<'i, 'a> Rewriter<'i, 'a> {
             Instruction::BuildList(count) => self.build(place, environment::LIST, count),
             Instruction::BuildTuple(count) => self.build(place, environment::TUPLE, count),
             Instruction::LoadConst(value) => self.constant(place, normalized(value)),
-            Instruction::PushLoop(_) | Instruction::FastRecurse | Instruction::UnpackList(_) => {
+            Instruction::FastRecurse => {
+                self.recurse(place);
+                self.push(place, instruction);
+            }
+            Instruction::Lookup(_) => {
+                let frames = self.frames();
+                if frames > FREE_FRAMES {
+                    self.constant(place, frames);
+                    self.apply(place, environment::PAY, 1);
+                    self.push(place, Instruction::DiscardTop);
+                }
+                self.push(place, instruction);
+            }
+            Instruction::PushLoop(_) | Instruction::UnpackList(_) => {
                 self.apply(place, environment::ITERATE, 1);
                 self.push(place, instruction);
             }
@@ -238,6 +258,11 @@ impl<'i, 'a> Rewriter<'i, 'a> {
                 self.push(place, instruction);
             }
             Instruction::IsUndefined => self.apply(place, environment::MISSING, 1),
+            // The engine would compare what is given by its own rules, and whatever the values hold.
+            Instruction::CallMethod("changed", Some(count)) if count > 1 => {
+                self.apply(place, environment::LIST, usize::from(count) - 1);
+                self.push(place, Instruction::CallMethod("changed", Some(2)));
+            }
             Instruction::CallFunction(name, Some(count)) => self.call(place, name, count),
             Instruction::CallObject(Some(count)) => self.apply(place, environment::CALL, usize::from(count)),
             Instruction::ApplyFilter(name, Some(1), _) => {
@@ -256,6 +281,11 @@ impl<'i, 'a> Rewriter<'i, 'a> {
                 if let Some([positional, named]) = self.rest_starts.get(&offset).copied() {
                     self.extend_parameters(positional, named);
                 }
+                if self.repeats() {
+                    self.constant(place, Value::from(()));
+                    self.apply(place, environment::DECLARE, 1);
+                    self.push(place, Instruction::DiscardTop);
+                }
                 self.push(place, Instruction::BuildMacro(name, offset, flags));
             }
             other => self.replace_flow(place, other),
@@ -266,7 +296,9 @@ impl<'i, 'a> Rewriter<'i, 'a> {
     fn replace_flow(&mut self, place: u32, instruction: Instruction<'a>) {
         match instruction {
             Instruction::Iterate(end) => {
-                self.open.push(Open::Loop { start: place, end });
+                let before = place.checked_sub(1).and_then(|before| self.old.get(before));
+                let recursive = matches!(before, Some(Instruction::PushLoop(flags)) if flags & LOOP_RECURSIVE != 0);
+                self.open.push(Open::Loop { start: place, end, recursive });
                 self.push(place, instruction);
             }
             Instruction::Jump(end) => {
@@ -300,6 +332,21 @@ impl<'i, 'a> Rewriter<'i, 'a> {
         }
     }
 
+    /// Scopes that may be walked over to find a variable here.
+    fn frames(&self) -> usize {
+        let inside = self.open.iter().rposition(|open| matches!(open, Open::Macro { .. })).map_or(0, |place| place + 1);
+        let open = &self.open[inside..];
+        let recursive = open.iter().any(|open| matches!(open, Open::Loop { recursive: true, .. }));
+        open.len() + if recursive { MAX_RECURSIVE_FRAMES } else { 0 }
+    }
+
+    /// What a loop is called with, by itself.
+    fn recurse(&mut self, place: u32) {
+        let around = self.open.iter().rposition(|open| matches!(open, Open::Loop { recursive: true, .. }));
+        self.constant(place, self.open.len() - around.unwrap_or(0));
+        self.apply(place, environment::RECURSE, 2);
+    }
+
     /// Whether the current instruction may run more than once.
     fn repeats(&self) -> bool {
         self.open.iter().any(|open| matches!(open, Open::Loop { .. } | Open::Macro { .. }))
@@ -309,7 +356,7 @@ impl<'i, 'a> Rewriter<'i, 'a> {
     fn leave(&mut self, place: u32, target: u32) {
         let around = self.open.iter().rposition(|open| matches!(open, Open::Loop { .. } | Open::Macro { .. }));
         let Some(around) = around else { return };
-        if !matches!(self.open[around], Open::Loop { start, end } if target == start || target == end) {
+        if !matches!(self.open[around], Open::Loop { start, end, .. } if target == start || target == end) {
             return;
         }
         for inner in (around + 1..self.open.len()).rev() {
@@ -358,7 +405,7 @@ impl<'i, 'a> Rewriter<'i, 'a> {
     fn call(&mut self, place: u32, name: &'a str, count: u16) {
         let is_global = environment::is_global(name) && !self.assigned.contains(name);
         if name == "loop" {
-            self.apply(place, environment::ITERATE, 1);
+            self.recurse(place);
         } else if !is_global {
             self.constant(place, name);
             self.apply(place, environment::ARRANGE, usize::from(count) + 1);

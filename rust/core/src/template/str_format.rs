@@ -2,6 +2,7 @@
 
 use minijinja::Value;
 
+use super::budget::{Bytes, check_size, work, work_on};
 use super::layout::{Spec, append_signed, digits, float, general, pad, radix};
 use super::operators::{self, Number};
 use super::text;
@@ -23,6 +24,7 @@ struct Fields<'a> {
 
 impl Fields<'_> {
     fn append(&mut self, out: &mut String, format: &str, depth: usize) -> Outcome<()> {
+        work_on(Bytes::Read, format.len())?;
         let mut rest = format;
         while let Some(place) = rest.find(['{', '}']) {
             out.push_str(&rest[..place]);
@@ -50,6 +52,7 @@ impl Fields<'_> {
     }
 
     fn append_field(&mut self, out: &mut String, field: &str, depth: usize) -> Outcome<()> {
+        work(2)?;
         let name_end = field.find(['!', ':']).unwrap_or(field.len());
         let (name, mut rest) = field.split_at(name_end);
         let value = self.lookup(name)?;
@@ -72,7 +75,10 @@ impl Fields<'_> {
             }
             Some(other) => return Err(fail(format!("a format has no conversion `!{other}`"))),
         };
-        append_formatted(out, &value, &spec)
+        let before = out.len();
+        append_formatted(out, &value, &spec)?;
+        check_size(out.len())?;
+        work_on(Bytes::Copied, out.len() - before)
     }
 
     /// The value of `0.attribute[key]`.
@@ -92,6 +98,7 @@ impl Fields<'_> {
             self.args.named(first).ok_or_else(missing)?.clone()
         };
         while !path.is_empty() {
+            work(2)?;
             if let Some(rest) = path.strip_prefix('.') {
                 let end = rest.find(['.', '[']).unwrap_or(rest.len());
                 value = operators::get_attribute(&value, &rest[..end])?;
@@ -143,6 +150,7 @@ fn append_formatted(out: &mut String, value: &Value, spec: &str) -> Outcome<()> 
         return text::append(out, value);
     }
     let spec = parse_spec(spec)?;
+    work(spec.precision.unwrap_or(0))?;
     let bad = || fail(format!("a value of type `{}` cannot be laid out that way", type_name(value)));
     match (py(value), operators::number(value)) {
         (Py::Str(shown), _) => {

@@ -6,10 +6,13 @@ use std::fmt::{self, Write};
 use minijinja::Value;
 use minijinja::value::ValueKind;
 
-use super::budget;
+use super::budget::{self, Bytes};
 use super::printable::is_printable;
 use super::value::{Bound, Broken, Dict, DictView, Lazy, Namespace, Native, Outcome, Py, Range, fail, py};
 use crate::json::python_float;
+
+/// What writing a float costs.
+pub(super) const FLOAT_WORK: usize = 30;
 
 /// Namespaces within namespaces that are printed.
 const MAX_SHOWN_NAMESPACES: u32 = 8;
@@ -28,7 +31,10 @@ pub(super) fn to_string(value: &Value) -> Outcome<String> {
 /// Append `str(value)`.
 pub(super) fn append(out: &mut String, value: &Value) -> Outcome<()> {
     match py(value) {
-        Py::Str(text) => out.push_str(text),
+        Py::Str(text) => {
+            budget::work_on(Bytes::Copied, text.len())?;
+            out.push_str(text);
+        }
         Py::Undefined => {}
         _ => append_repr(out, value)?,
     }
@@ -37,6 +43,7 @@ pub(super) fn append(out: &mut String, value: &Value) -> Outcome<()> {
 
 /// Append `repr(value)`.
 pub(super) fn append_repr(out: &mut String, value: &Value) -> Outcome<()> {
+    budget::work(1)?;
     match py(value) {
         Py::Undefined => out.push_str("Undefined"),
         Py::None => out.push_str("None"),
@@ -44,13 +51,20 @@ pub(super) fn append_repr(out: &mut String, value: &Value) -> Outcome<()> {
         Py::Bool(false) => out.push_str("False"),
         Py::Int(number) => out.push_str(itoa::Buffer::new().format(number)),
         Py::BigInt(number) => out.push_str(&number.0),
-        Py::Float(number) => out.push_str(&python_float(number)),
+        Py::Float(number) => {
+            budget::work(FLOAT_WORK)?;
+            out.push_str(&python_float(number));
+        }
         Py::Str(text) if value.is_safe() => {
+            budget::work_on(Bytes::Read, text.len())?;
             out.push_str("Markup(");
             append_str_repr(out, text);
             out.push(')');
         }
-        Py::Str(text) => append_str_repr(out, text),
+        Py::Str(text) => {
+            budget::work_on(Bytes::Read, text.len())?;
+            append_str_repr(out, text);
+        }
         Py::List(items) => append_items(out, "[", items, "]")?,
         Py::Tuple([only]) => append_items(out, "(", std::slice::from_ref(only), ",)")?,
         Py::Tuple(items) => append_items(out, "(", items, ")")?,

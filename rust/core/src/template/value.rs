@@ -9,13 +9,18 @@ pub(super) use super::arguments::Args;
 pub(super) use super::objects::{
     BigInt, Bound, Broken, Dict, DictPart, DictView, Lazy, Namespace, Native, Range, check_hashable, list, pair, tuple,
 };
+use super::budget::{charge_items, work};
 use super::objects::{Sequence, SequenceKind, list_of};
+use crate::error::shortened;
 use crate::json::{Json, Map};
 
 pub(super) type Outcome<T = Value> = Result<T, Error>;
 
 /// A failure while rendering, in our words.
 pub(super) fn fail(message: impl Into<Cow<'static, str>>) -> Error {
+    let message: Cow<'static, str> = message.into();
+    let shown = shortened(&message);
+    let message = if shown.len() < message.len() { Cow::Owned(shown.to_owned()) } else { message };
     Error::new(ErrorKind::InvalidOperation, message)
 }
 
@@ -110,19 +115,32 @@ pub(super) fn type_name(value: &Value) -> &'static str {
     }
 }
 
-/// The items that iterating a value gives, as Python's `iter` would; an iterator is used up.
+/// The items that iterating a value gives, as Python's `iter` would; an iterator is used up. A unit of work for each.
 pub(super) fn iterate(value: &Value) -> Outcome<Cow<'_, [Value]>> {
     match py(value) {
-        Py::List(items) | Py::Tuple(items) => Ok(Cow::Borrowed(items)),
-        Py::Dict(dict) => Ok(Cow::Owned(dict.entries().iter().map(|(key, _)| key.clone()).collect())),
-        Py::Str(text) => Ok(Cow::Owned(text.chars().map(Value::from).collect())),
+        Py::List(items) | Py::Tuple(items) => {
+            work(items.len())?;
+            Ok(Cow::Borrowed(items))
+        }
+        Py::Dict(dict) => {
+            charge_items(dict.len())?;
+            Ok(Cow::Owned(dict.entries().iter().map(|(key, _)| key.clone()).collect()))
+        }
+        Py::Str(text) => {
+            charge_items(count_chars(text))?;
+            Ok(Cow::Owned(text.chars().map(Value::from).collect()))
+        }
         Py::Undefined => Ok(Cow::Borrowed(&[])),
         Py::Object(_) => {
             if let Some(lazy) = value.downcast_object_ref::<Lazy>() {
-                lazy.drain().map(Cow::Owned)
+                let items = lazy.drain()?;
+                charge_items(items.len())?;
+                Ok(Cow::Owned(items))
             } else if let Some(view) = value.downcast_object_ref::<DictView>() {
+                charge_items(view.len().saturating_mul(2))?;
                 Ok(Cow::Owned(view.items()))
             } else if let Some(range) = value.downcast_object_ref::<Range>() {
+                charge_items(range.len)?;
                 Ok(Cow::Owned(range.items()))
             } else {
                 Err(fail("a value of this type cannot be iterated"))

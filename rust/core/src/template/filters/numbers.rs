@@ -2,6 +2,7 @@
 
 use minijinja::{State, Value};
 
+use crate::template::budget::{Bytes, work, work_on};
 use crate::template::layout::{parse_float, parse_int};
 use crate::template::methods::is_space;
 use crate::template::operators::{self, Number, number};
@@ -29,6 +30,9 @@ pub(super) fn int(_: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outc
     let default = default.cloned().unwrap_or_else(|| Value::from(0));
     let base = base.map_or(Some(10), |base| operators::integer(base).and_then(|base| u32::try_from(base).ok()));
     let base = base.ok_or_else(|| fail("`int` wants an integer for its base"))?;
+    if let Some(text) = value.as_str() {
+        work_on(Bytes::Read, text.len())?;
+    }
     let whole = match py(value) {
         Py::Undefined => return Err(undefined_error("made an integer")),
         Py::BigInt(_) => return Ok(value.clone()),
@@ -65,8 +69,14 @@ pub(super) fn float(_: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Ou
     let default = default.cloned().unwrap_or_else(|| Value::from(0.0));
     let number = match py(value) {
         Py::Undefined => return Err(undefined_error("made a float")),
-        Py::Str(text) => parse_float(text),
-        Py::BigInt(number) => number.0.parse().ok(),
+        Py::Str(text) => {
+            work_on(Bytes::Read, text.len())?;
+            parse_float(text)
+        }
+        Py::BigInt(number) => {
+            work_on(Bytes::Read, number.0.len())?;
+            number.0.parse().ok()
+        }
         _ => number(value).map(operators::float),
     };
     Ok(number.map_or(default, Value::from))
@@ -78,6 +88,8 @@ pub(super) fn round(_: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Ou
     let precision = precision.filter(|digits| (-300..=300).contains(digits));
     let precision = precision.ok_or_else(|| fail("`round` wants a small integer for its precision"))?;
     let method = method.map_or(Some("common"), Value::as_str).unwrap_or_default();
+    // Through decimal text, of as many digits.
+    work(10 + 4 * precision.unsigned_abs() as usize)?;
     let number = match number(value) {
         Some(number) => number,
         None if value.is_undefined() => return Err(undefined_error("rounded")),

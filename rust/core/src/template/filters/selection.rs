@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use minijinja::{State, Value};
 
 use super::Filter;
-use crate::template::budget::charge_items;
+use crate::template::budget::{Bytes, work, work_on};
 use crate::template::operators;
 use crate::template::predicates;
 use crate::template::value::{Args, Lazy, Outcome, Py, fail, iterate, py, undefined_error};
@@ -22,6 +22,7 @@ pub(super) fn default(_: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> 
 pub(super) fn attr(_: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
     let [name] = args.bind("attr", ["name"])?;
     let name = name.and_then(Value::as_str).ok_or_else(|| fail("`attr` wants a name"))?;
+    work(8)?;
     match py(value) {
         Py::Object(_) => value.get_attr(name),
         Py::Undefined => Err(undefined_error(&format!("asked for `{name}`"))),
@@ -34,11 +35,14 @@ pub(super) fn attr(_: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Out
 pub(super) struct Path(Vec<Value>);
 
 impl Path {
-    pub(super) fn parse(attribute: &Value) -> Path {
-        Path(match attribute.as_str() {
-            Some(text) => text.split('.').map(Self::part).collect(),
+    pub(super) fn parse(attribute: &Value) -> Outcome<Path> {
+        Ok(Path(match attribute.as_str() {
+            Some(text) => {
+                work_on(Bytes::Read, text.len())?;
+                text.split('.').map(Self::part).collect()
+            }
             None => vec![attribute.clone()],
-        })
+        }))
     }
 
     fn part(part: &str) -> Value {
@@ -51,6 +55,7 @@ impl Path {
 
     /// What the path leads to; a step into nothing is the default, if there is one.
     pub(super) fn follow(&self, item: &Value, default: Option<&Value>) -> Outcome {
+        work(self.0.len())?;
         let mut item = item.clone();
         for part in &self.0 {
             item = operators::get_item(&item, part)?;
@@ -78,13 +83,12 @@ pub(super) fn generate(body: impl FnOnce(&mut Vec<Value>) -> Outcome<()>) -> Val
 pub(super) fn map(state: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
     Ok(generate(|out| {
         let items = items(value)?;
-        charge_items(state, items.len())?;
         if let (true, Some(attribute)) = (args.positional.is_empty(), args.named("attribute")) {
             let known = |key: &Value| matches!(key.as_str(), Some("attribute" | "default"));
             if !args.named.iter().all(|(key, _)| known(key)) {
                 return Err(fail("`map` takes `attribute` and `default` only"));
             }
-            let (path, default) = (Path::parse(attribute), args.named("default").filter(|value| !value.is_none()));
+            let (path, default) = (Path::parse(attribute)?, args.named("default").filter(|value| !value.is_none()));
             return items.iter().try_for_each(|item| {
                 out.push(path.follow(item, default)?);
                 Ok(())
@@ -97,6 +101,7 @@ pub(super) fn map(state: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> 
         let filter: Filter = super::named(name)?;
         let rest = args.skip(1);
         items.iter().try_for_each(|item| {
+            work(2)?;
             out.push(filter(state, item, &rest)?);
             Ok(())
         })
@@ -120,30 +125,30 @@ impl<'a> Condition<'a> {
         }
     }
 
-    fn holds(&self, state: &State<'_, '_>, item: &Value) -> Outcome<bool> {
+    fn holds(&self, item: &Value) -> Outcome<bool> {
         match self {
             Condition::Truth => Ok(item.is_true()),
-            Condition::Test(name, args) => predicates::holds(name, state, item, args),
+            Condition::Test(name, args) => predicates::holds(name, item, args),
         }
     }
 }
 
-fn filtered(state: &State<'_, '_>, value: &Value, args: &Args<'_>, by_attribute: bool, wanted: bool) -> Value {
+fn filtered(value: &Value, args: &Args<'_>, by_attribute: bool, wanted: bool) -> Value {
     generate(|out| {
         let items = items(value)?;
-        charge_items(state, items.len())?;
+        work(items.len())?;
         if items.is_empty() {
             return Ok(());
         }
         let path = match (by_attribute, args.positional.first()) {
             (false, _) => None,
-            (true, Some(attribute)) => Some(Path::parse(attribute)),
+            (true, Some(attribute)) => Some(Path::parse(attribute)?),
             (true, None) => return Err(fail("an attribute is wanted")),
         };
         let condition = Condition::parse(args, usize::from(by_attribute))?;
         for item in items.iter() {
             let judged = path.as_ref().map_or_else(|| Ok(item.clone()), |path| path.follow(item, None))?;
-            if condition.holds(state, &judged)? == wanted {
+            if condition.holds(&judged)? == wanted {
                 out.push(item.clone());
             }
         }
@@ -152,21 +157,21 @@ fn filtered(state: &State<'_, '_>, value: &Value, args: &Args<'_>, by_attribute:
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "it has a filter's type")]
-pub(super) fn select(state: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
-    Ok(filtered(state, value, args, false, true))
+pub(super) fn select(_: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
+    Ok(filtered(value, args, false, true))
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "it has a filter's type")]
-pub(super) fn reject(state: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
-    Ok(filtered(state, value, args, false, false))
+pub(super) fn reject(_: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
+    Ok(filtered(value, args, false, false))
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "it has a filter's type")]
-pub(super) fn selectattr(state: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
-    Ok(filtered(state, value, args, true, true))
+pub(super) fn selectattr(_: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
+    Ok(filtered(value, args, true, true))
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "it has a filter's type")]
-pub(super) fn rejectattr(state: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
-    Ok(filtered(state, value, args, true, false))
+pub(super) fn rejectattr(_: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
+    Ok(filtered(value, args, true, false))
 }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use minijinja::{State, Value};
 
 use super::selection::{Path, generate};
-use crate::template::budget::{charge, charge_items};
+use crate::template::budget::{Bytes, charge, charge_items, check_size, work, work_on};
 use crate::template::operators;
 use crate::template::text;
 use crate::template::value::{
@@ -14,14 +14,15 @@ use crate::template::value::{
 
 pub(super) fn length(_: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
     let [] = args.bind("length", [])?;
+    if let Some(text) = value.as_str() {
+        work_on(Bytes::Searched, text.len())?;
+    }
     value::length(value).map(Value::from)
 }
 
-pub(super) fn list(state: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
+pub(super) fn list(_: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
     let [] = args.bind("list", [])?;
-    let items = iterate(value)?;
-    charge_items(state, items.len())?;
-    value::list(items.into_owned())
+    value::list(iterate(value)?.into_owned())
 }
 
 pub(super) fn first(_: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
@@ -31,6 +32,9 @@ pub(super) fn first(_: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Ou
     }
     if let Some(text) = value.as_str() {
         return Ok(text.chars().next().map(Value::from).unwrap_or_default());
+    }
+    if let Py::List(items) | Py::Tuple(items) = py(value) {
+        return Ok(items.first().cloned().unwrap_or_default());
     }
     Ok(iterate(value)?.first().cloned().unwrap_or_default())
 }
@@ -43,17 +47,20 @@ pub(super) fn last(_: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Out
     if value.downcast_object_ref::<Lazy>().is_some() {
         return Err(fail(format!("a value of type `{}` cannot be reversed", type_name(value))));
     }
+    if let Py::List(items) | Py::Tuple(items) = py(value) {
+        return Ok(items.last().cloned().unwrap_or_default());
+    }
     Ok(iterate(value)?.last().cloned().unwrap_or_default())
 }
 
-pub(super) fn reverse(state: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
+pub(super) fn reverse(_: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
     let [] = args.bind("reverse", [])?;
     if let Some(text) = value.as_str() {
-        charge(state, text.len())?;
+        charge(text.len())?;
+        work_on(Bytes::Read, text.len())?;
         return Ok(Value::from(text.chars().rev().collect::<String>()));
     }
     let mut items = iterate(value)?.into_owned();
-    charge_items(state, items.len())?;
     items.reverse();
     match py(value) {
         // What cannot be walked backwards becomes a list first.
@@ -62,13 +69,14 @@ pub(super) fn reverse(state: &mut State<'_, '_>, value: &Value, args: &Args<'_>)
     }
 }
 
-pub(super) fn join(state: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
+pub(super) fn join(_: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
     let [separator, attribute] = args.bind("join", ["d", "attribute"])?;
     let separator = separator.map_or(Ok(String::new()), text::to_string)?;
-    let path = attribute.filter(|attribute| !attribute.is_none()).map(Path::parse);
+    let path = attribute.filter(|attribute| !attribute.is_none()).map(Path::parse).transpose()?;
     let mut out = String::new();
     for (place, item) in iterate(value)?.iter().enumerate() {
         if place > 0 {
+            work_on(Bytes::Copied, separator.len())?;
             out.push_str(&separator);
         }
         match &path {
@@ -77,15 +85,18 @@ pub(super) fn join(state: &mut State<'_, '_>, value: &Value, args: &Args<'_>) ->
         }
         crate::template::budget::check_size(out.len())?;
     }
-    charge(state, out.len())?;
+    charge(out.len())?;
     Ok(Value::from(out))
 }
 
 /// Text in lower case, for comparison that ignores case.
-fn folded(value: Value) -> Value {
+fn folded(value: Value) -> Outcome {
     match value.as_str() {
-        Some(text) => Value::from(text.to_lowercase()),
-        None => value,
+        Some(text) => {
+            work_on(Bytes::Read, text.len())?;
+            Ok(Value::from(text.to_lowercase()))
+        }
+        None => Ok(value),
     }
 }
 
@@ -96,44 +107,42 @@ struct Key {
 }
 
 impl Key {
-    fn new(attribute: Option<&Value>, case_sensitive: Option<&Value>, several: bool) -> Self {
+    fn new(attribute: Option<&Value>, case_sensitive: Option<&Value>, several: bool) -> Outcome<Self> {
         let case_sensitive = case_sensitive.is_some_and(Value::is_true);
         let paths = match attribute.filter(|attribute| !attribute.is_none()) {
             None => Vec::new(),
             Some(attribute) => match attribute.as_str() {
-                Some(text) if several => text.split(',').map(|part| Path::parse(&Value::from(part))).collect(),
-                _ => vec![Path::parse(attribute)],
+                Some(text) if several => {
+                    text.split(',').map(|part| Path::parse(&Value::from(part))).collect::<Outcome<_>>()?
+                }
+                _ => vec![Path::parse(attribute)?],
             },
         };
-        Self { paths, case_sensitive }
+        Ok(Self { paths, case_sensitive })
     }
 
     fn of(&self, item: &Value) -> Outcome {
-        let fold = |value| if self.case_sensitive { value } else { folded(value) };
+        let fold = |value| if self.case_sensitive { Ok(value) } else { folded(value) };
         match self.paths.as_slice() {
-            [] => Ok(fold(item.clone())),
-            [path] => path.follow(item, None).map(fold),
-            paths => value::list(paths.iter().map(|path| path.follow(item, None).map(fold)).collect::<Outcome<_>>()?),
+            [] => fold(item.clone()),
+            [path] => path.follow(item, None).and_then(fold),
+            paths => value::list(paths.iter().map(|path| path.follow(item, None).and_then(fold)).collect::<Outcome<_>>()?),
         }
     }
 }
 
-pub(super) fn sort(state: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
+pub(super) fn sort(_: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
     let [reverse, case_sensitive, attribute] = args.bind("sort", ["reverse", "case_sensitive", "attribute"])?;
-    let key = Key::new(attribute, case_sensitive, true);
+    let key = Key::new(attribute, case_sensitive, true)?;
     let items = iterate(value)?;
-    charge_sort(state, items.len())?;
+    check_size(items.len().saturating_mul(2 * size_of::<Value>()))?;
     let keyed = items.iter().map(|item| Ok((key.of(item)?, item.clone()))).collect::<Outcome<Vec<_>>>()?;
     let reverse = reverse.is_some_and(Value::is_true);
     let sorted = operators::sorted(keyed, reverse, |(a, _), (b, _)| operators::less_than(a, b))?;
     value::list(sorted.into_iter().map(|(_, item)| item).collect())
 }
 
-fn charge_sort(state: &State<'_, '_>, count: usize) -> Outcome<()> {
-    charge_items(state, count.saturating_mul(count.max(2).ilog2() as usize))
-}
-
-pub(super) fn dictsort(state: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
+pub(super) fn dictsort(_: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
     let [case_sensitive, by, reverse] = args.bind("dictsort", ["case_sensitive", "by", "reverse"])?;
     let place = match by.map_or(Some("key"), Value::as_str) {
         Some("key") => 0,
@@ -146,8 +155,9 @@ pub(super) fn dictsort(state: &mut State<'_, '_>, value: &Value, args: &Args<'_>
         }
         return Err(fail(format!("`dictsort` wants a mapping, not `{}`", type_name(value))));
     };
-    charge_sort(state, dict.len())?;
-    let key = Key::new(None, case_sensitive, false);
+    check_size(dict.len().saturating_mul(3 * size_of::<Value>()))?;
+    work(dict.len())?;
+    let key = Key::new(None, case_sensitive, false)?;
     let keyed = dict
         .entries()
         .iter()
@@ -163,6 +173,7 @@ pub(super) fn items(_: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Ou
     match py(value) {
         Py::Undefined => Ok(Lazy::value("generator", Vec::new(), None)),
         Py::Dict(dict) => {
+            charge_items(dict.len().saturating_mul(2))?;
             let pairs = dict.entries().iter().map(|(key, value)| value::pair(key.clone(), value.clone())).collect();
             Ok(Lazy::value("generator", pairs, None))
         }
@@ -171,16 +182,17 @@ pub(super) fn items(_: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Ou
     }
 }
 
-pub(super) fn unique(state: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
+pub(super) fn unique(_: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
     let [case_sensitive, attribute] = args.bind("unique", ["case_sensitive", "attribute"])?;
-    let key = Key::new(attribute, case_sensitive, false);
+    let key = Key::new(attribute, case_sensitive, false)?;
     Ok(generate(|out| {
         let (mut texts, mut others): (HashSet<String>, Vec<Value>) = (HashSet::new(), Vec::new());
         for item in iterate(value)?.iter() {
             let key = key.of(item)?;
             check_hashable(&key)?;
-            charge_items(state, 1 + others.len())?;
+            work(1 + others.len() / 2)?;
             let new = if let Some(text) = key.as_str() {
+                work_on(Bytes::Read, text.len())?;
                 texts.insert(text.to_owned())
             } else {
                 let new = !others.iter().any(|other| operators::equal(other, &key));
@@ -193,11 +205,11 @@ pub(super) fn unique(state: &mut State<'_, '_>, value: &Value, args: &Args<'_>) 
     }))
 }
 
-fn extreme(state: &State<'_, '_>, name: &str, value: &Value, args: &Args<'_>, largest: bool) -> Outcome {
+fn extreme(name: &str, value: &Value, args: &Args<'_>, largest: bool) -> Outcome {
     let [case_sensitive, attribute] = args.bind(name, ["case_sensitive", "attribute"])?;
-    let key = Key::new(attribute, case_sensitive, false);
+    let key = Key::new(attribute, case_sensitive, false)?;
     let items = iterate(value)?;
-    charge_items(state, items.len())?;
+    work(items.len())?;
     let mut best: Option<(Value, &Value)> = None;
     for item in items.iter() {
         let key = key.of(item)?;
@@ -213,24 +225,24 @@ fn extreme(state: &State<'_, '_>, name: &str, value: &Value, args: &Args<'_>, la
     Ok(best.map(|(_, item)| item.clone()).unwrap_or_default())
 }
 
-pub(super) fn min(state: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
-    extreme(state, "min", value, args, false)
+pub(super) fn min(_: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
+    extreme("min", value, args, false)
 }
 
-pub(super) fn max(state: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
-    extreme(state, "max", value, args, true)
+pub(super) fn max(_: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
+    extreme("max", value, args, true)
 }
 
-pub(super) fn sum(state: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
+pub(super) fn sum(_: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
     let [attribute, start] = args.bind("sum", ["attribute", "start"])?;
-    let path = attribute.filter(|attribute| !attribute.is_none()).map(Path::parse);
+    let path = attribute.filter(|attribute| !attribute.is_none()).map(Path::parse).transpose()?;
     let mut total = start.cloned().unwrap_or_else(|| Value::from(0));
     if total.as_str().is_some() {
         return Err(fail("`sum` does not add texts"));
     }
     for item in iterate(value)?.iter() {
         let item = path.as_ref().map_or_else(|| Ok(item.clone()), |path| path.follow(item, None))?;
-        total = operators::add(state, &total, &item)?;
+        total = operators::add(&total, &item)?;
     }
     Ok(total)
 }
@@ -241,17 +253,17 @@ fn positive(name: &str, value: Option<&Value>) -> Outcome<usize> {
     number.filter(|&number| number > 0).ok_or_else(|| fail(format!("`{name}` wants a positive integer")))
 }
 
-pub(super) fn batch(state: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
+pub(super) fn batch(_: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
     let [size, fill] = args.bind("batch", ["linecount", "fill_with"])?;
     let fill = fill.filter(|fill| !fill.is_none());
     Ok(generate(|out| {
         let size = positive("batch", size)?;
         let items = iterate(value)?;
-        charge_items(state, items.len())?;
         for row in items.chunks(size) {
+            work(4)?;
             let mut row = row.to_vec();
             if let Some(fill) = fill {
-                charge_items(state, size)?;
+                charge_items(size)?;
                 row.resize(size, fill.clone());
             }
             out.push(value::list(row)?);
@@ -260,13 +272,14 @@ pub(super) fn batch(state: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -
     }))
 }
 
-pub(super) fn slice(state: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
+pub(super) fn slice(_: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
     let [slices, fill] = args.bind("slice", ["slices", "fill_with"])?;
     let fill = fill.filter(|fill| !fill.is_none());
     Ok(generate(|out| {
         let slices = positive("slice", slices)?;
         let items = iterate(value)?;
-        charge_items(state, items.len().saturating_add(slices))?;
+        check_size(slices.saturating_mul(size_of::<Value>()))?;
+        work(slices.saturating_mul(4))?;
         let (each, extra) = (items.len() / slices, items.len() % slices);
         let mut start = 0;
         for number in 0..slices {

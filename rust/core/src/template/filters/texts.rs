@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use minijinja::{State, Value};
 
-use crate::template::budget::{charge, check_size};
+use crate::template::budget::{Bytes, charge, check_size, make, work, work_on};
 use crate::template::dumps::{self, Style};
 use crate::template::methods;
 use crate::template::operators;
@@ -19,6 +19,14 @@ fn soft_text(value: &Value) -> Outcome<Cow<'_, str>> {
         Some(text) => Ok(Cow::Borrowed(text)),
         None => text::to_string(value).map(Cow::Owned),
     }
+}
+
+/// The same text, when each of its characters is about to be looked at.
+fn read(value: &Value) -> Outcome<Cow<'_, str>> {
+    let text = soft_text(value)?;
+    work_on(Bytes::Read, text.len())?;
+    make(text.len())?;
+    Ok(text)
 }
 
 fn integer(value: Option<&Value>, default: i128) -> Outcome<i128> {
@@ -38,23 +46,23 @@ pub(super) fn string(_: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> O
 
 pub(super) fn upper(_: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
     let [] = args.bind("upper", [])?;
-    Ok(Value::from(soft_text(value)?.to_uppercase()))
+    Ok(Value::from(read(value)?.to_uppercase()))
 }
 
 pub(super) fn lower(_: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
     let [] = args.bind("lower", [])?;
-    Ok(Value::from(soft_text(value)?.to_lowercase()))
+    Ok(Value::from(read(value)?.to_lowercase()))
 }
 
 pub(super) fn capitalize(_: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
     let [] = args.bind("capitalize", [])?;
-    Ok(Value::from(methods::capitalize(&soft_text(value)?)))
+    Ok(Value::from(methods::capitalize(&read(value)?)))
 }
 
 /// The first character of each word in upper case, the others in lower case; a word ends at a space or a bracket.
 pub(super) fn title(_: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
     let [] = args.bind("title", [])?;
-    let text = soft_text(value)?;
+    let text = read(value)?;
     let mut out = String::with_capacity(text.len());
     let mut starts = true;
     for character in text.chars() {
@@ -76,9 +84,11 @@ pub(super) fn trim(_: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Out
         Some(value) if value.is_none() => text.trim_matches(methods::is_space),
         Some(value) => {
             let set = value.as_str().ok_or_else(|| fail("`trim` wants text"))?;
-            text.trim_matches(|c| set.contains(c))
+            text.trim_matches(methods::character_set(set)?)
         }
     };
+    work_on(Bytes::Read, text.len() - trimmed.len())?;
+    make(trimmed.len())?;
     if value.is_safe() {
         return Ok(Value::from_safe_string(trimmed.to_owned()));
     }
@@ -88,7 +98,7 @@ pub(super) fn trim(_: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Out
     Ok(Value::from(trimmed))
 }
 
-pub(super) fn replace(state: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
+pub(super) fn replace(_: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
     let [old, new, count] = args.bind("replace", ["old", "new", "count"])?;
     let (Some(old), Some(new)) = (old, new) else { return Err(fail("`replace` wants two texts")) };
     let (text, old, new) = (soft_text(value)?, soft_text(old)?, soft_text(new)?);
@@ -96,8 +106,9 @@ pub(super) fn replace(state: &mut State<'_, '_>, value: &Value, args: &Args<'_>)
         Some(count) if !count.is_none() => integer(Some(count), -1)?,
         _ => -1,
     };
+    work_on(Bytes::Copied, text.len())?;
     let most = if old.is_empty() { text.len() + 1 } else { text.matches(old.as_ref()).count() };
-    charge(state, text.len().saturating_add(most.saturating_mul(new.len())))?;
+    charge(text.len().saturating_add(most.saturating_mul(new.len())))?;
     Ok(Value::from(methods::replace(&text, &old, &new, count)))
 }
 
@@ -111,30 +122,29 @@ pub(super) fn escape(state: &mut State<'_, '_>, value: &Value, args: &Args<'_>) 
     if value.is_safe() { Ok(value.clone()) } else { force_escape(state, value, args) }
 }
 
-pub(super) fn force_escape(state: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
+pub(super) fn force_escape(_: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
     let [] = args.bind("forceescape", [])?;
-    let escaped = operators::escape(&soft_text(value)?);
-    charge(state, escaped.len())?;
+    let escaped = operators::escape(&read(value)?);
+    charge(escaped.len())?;
     Ok(Value::from_safe_string(escaped))
 }
 
-pub(super) fn format(state: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
+pub(super) fn format(_: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
     if !args.named.is_empty() && !args.positional.is_empty() {
         return Err(fail("`format` takes positional or named values, not both"));
     }
     let out = percent::filter_format(&soft_text(value)?, args)?;
-    charge(state, out.len())?;
     Ok(Value::from(out))
 }
 
 pub(super) fn center(state: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
     let [width] = args.bind("center", ["width"])?;
     let width = width.cloned().unwrap_or_else(|| Value::from(80));
-    let text = Value::from(soft_text(value)?.into_owned());
+    let text = Value::from(read(value)?.into_owned());
     methods::call(state, &text, "center", &[width])
 }
 
-pub(super) fn indent(state: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
+pub(super) fn indent(_: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
     let [width, first, blank] = args.bind("indent", ["width", "first", "blank"])?;
     let text = match py(value) {
         Py::Str(text) => text,
@@ -151,9 +161,10 @@ pub(super) fn indent(state: &mut State<'_, '_>, value: &Value, args: &Args<'_>) 
         None => " ".repeat(4),
     };
     // A newline is put at the end first, so a last empty line counts.
+    work_on(Bytes::Read, text.len())?;
     let whole = [text, "\n"].concat();
     let lines = methods::split_lines(&whole, false);
-    charge(state, whole.len().saturating_add(indention.len().saturating_mul(lines.len())))?;
+    charge(whole.len().saturating_add(indention.len().saturating_mul(lines.len())))?;
     let mut out = String::with_capacity(whole.len() + indention.len() * lines.len());
     for (place, line) in lines.iter().enumerate() {
         if place > 0 {
@@ -179,6 +190,7 @@ pub(super) fn truncate(_: &mut State<'_, '_>, value: &Value, args: &Args<'_>) ->
         Some(leeway) if !leeway.is_none() => integer(Some(leeway), 5)?,
         _ => 5,
     };
+    charge(text.len())?;
     let room = length - count_chars(end) as i128;
     if room < 0 || leeway < 0 {
         return Err(fail("`truncate` leaves no room for its end"));
@@ -194,11 +206,11 @@ pub(super) fn truncate(_: &mut State<'_, '_>, value: &Value, args: &Args<'_>) ->
 
 pub(super) fn wordcount(_: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
     let [] = args.bind("wordcount", [])?;
-    let text = soft_text(value)?;
+    let text = read(value)?;
     Ok(Value::from(text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty()).count()))
 }
 
-pub(super) fn urlencode(state: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
+pub(super) fn urlencode(_: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
     let [] = args.bind("urlencode", [])?;
     let quoted = |text: &str, safe: &str, out: &mut String| {
         for byte in text.bytes() {
@@ -214,7 +226,8 @@ pub(super) fn urlencode(state: &mut State<'_, '_>, value: &Value, args: &Args<'_
     if let (Py::Str(_) | Py::Undefined | Py::None | Py::Bool(_) | Py::Int(_) | Py::Float(_) | Py::BigInt(_), text) =
         (py(value), soft_text(value)?)
     {
-        charge(state, text.len().saturating_mul(3))?;
+        charge(text.len().saturating_mul(3))?;
+        work(text.len())?;
         quoted(&text, "/", &mut out);
         return Ok(Value::from(out));
     }
@@ -232,21 +245,23 @@ pub(super) fn urlencode(state: &mut State<'_, '_>, value: &Value, args: &Args<'_
         if place > 0 {
             out.push('&');
         }
-        quoted(&soft_text(key)?, "", &mut out);
+        let before = out.len();
+        quoted(&read(key)?, "", &mut out);
         out.push('=');
-        quoted(&soft_text(value)?, "", &mut out);
+        quoted(&read(value)?, "", &mut out);
+        work(out.len() - before)?;
         check_size(out.len())?;
     }
     Ok(Value::from(out.replace("%20", "+")))
 }
 
-pub(super) fn tojson(state: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
+pub(super) fn tojson(_: &mut State<'_, '_>, value: &Value, args: &Args<'_>) -> Outcome {
     let mut out = String::new();
     if args.positional.is_empty() && args.named.is_empty() {
         if let Py::Dict(dict) = py(value)
             && let Some(json) = dict.json()
         {
-            charge(state, json.as_str().map_or(0, str::len))?;
+            charge(json.as_str().map_or(0, str::len))?;
             return Ok(json.clone());
         }
         dumps::append(&mut out, value, &Style::PLAIN, 0)?;
@@ -277,6 +292,6 @@ pub(super) fn tojson(state: &mut State<'_, '_>, value: &Value, args: &Args<'_>) 
         let style = Style { ensure_ascii, indent, item_separator, key_separator, sort_keys, is_plain: false };
         dumps::append(&mut out, value, &style, 0)?;
     }
-    charge(state, out.len())?;
+    charge(out.len())?;
     Ok(Value::from(out))
 }

@@ -4,13 +4,14 @@ mod string;
 
 use minijinja::{Error, ErrorKind, State, Value};
 
+use super::budget::{self, work};
 use super::calls;
 use super::operators;
 use super::value::{
     Args, Bound, Dict, DictPart, DictView, Namespace, Outcome, Py, fail, iterate, py, type_name, undefined_error,
 };
 
-pub(super) use string::{capitalize, is_space, replace, split_lines};
+pub(super) use string::{capitalize, character_set, is_space, replace, split_lines};
 
 const STRING_METHODS: [&str; 47] = [
     "capitalize",
@@ -110,12 +111,18 @@ pub(super) fn bind(object: &Value, name: &str) -> Value {
 
 /// Call a method: what the engine asks when an object does not know it.
 pub(super) fn call(state: &mut State<'_, '_>, object: &Value, name: &str, args: &[Value]) -> Outcome {
+    let made = dispatch(state, object, name, args)?;
+    budget::settle(state)?;
+    Ok(made)
+}
+
+fn dispatch(state: &mut State<'_, '_>, object: &Value, name: &str, args: &[Value]) -> Outcome {
     if attribute(object, name) == Attribute::Forbidden {
         return Err(fail(format!("`{name}` of a `{}` is not open to templates", type_name(object))));
     }
     let arguments = Args::new(args);
     match py(object) {
-        Py::Str(text) => string::call(state, object, text, name, &arguments),
+        Py::Str(text) => string::call(object, text, name, &arguments),
         Py::Dict(dict) => match dict_method(object, dict, name, &arguments)? {
             Some(value) => Ok(value),
             None => match dict.get_str(name) {
@@ -173,12 +180,14 @@ fn sequence_method(object: &Value, items: &[Value], name: &str, args: &Args<'_>)
         "count" => {
             let [wanted] = args.bind("count", ["value"])?;
             let wanted = wanted.ok_or_else(|| fail("`count` wants a value"))?;
+            work(items.len() / 2)?;
             Ok(Value::from(items.iter().filter(|item| operators::equal(item, wanted)).count()))
         }
         "index" => {
             let [wanted, start, stop] = args.bind("index", ["value", "start", "stop"])?;
             let wanted = wanted.ok_or_else(|| fail("`index` wants a value"))?;
             let (start, stop) = window(start, stop, items.len())?;
+            work(items.len() / 2)?;
             let found = (start..stop).find(|&place| operators::equal(&items[place], wanted));
             found.map(Value::from).ok_or_else(|| fail("`index` found nothing"))
         }

@@ -1,12 +1,17 @@
 //! Methods of Python's str.
 
-use minijinja::{State, Value};
+use std::collections::HashSet;
+
+use minijinja::Value;
 
 use super::{affixes, unknown, window};
-use crate::template::budget::{charge, check_size};
+use crate::template::budget::{Bytes, charge, charge_items, check_size, make, work_on};
 use crate::template::operators;
 use crate::template::str_format::str_format;
 use crate::template::value::{Args, Outcome, count_chars, fail, iterate, list, tuple, type_name};
+
+/// Texts up to this size are kept in their value; sets of characters up to it are searched one by one.
+const SMALL: usize = 22;
 
 /// Whether `str.isspace` holds for a character.
 pub(in crate::template) fn is_space(character: char) -> bool {
@@ -14,7 +19,20 @@ pub(in crate::template) fn is_space(character: char) -> bool {
 }
 
 /// Call `text.name(…)`.
-pub(super) fn call(state: &State<'_, '_>, object: &Value, text: &str, name: &str, args: &Args<'_>) -> Outcome {
+pub(super) fn call(object: &Value, text: &str, name: &str, args: &Args<'_>) -> Outcome {
+    match name {
+        "strip" | "lstrip" | "rstrip" | "startswith" | "endswith" | "removeprefix" | "removesuffix" | "isascii" => {}
+        "split" | "rsplit" | "replace" | "find" | "rfind" | "index" | "rindex" | "count" | "partition" | "rpartition" => {
+            work_on(Bytes::Copied, text.len())?;
+        }
+        _ => {
+            work_on(Bytes::Read, text.len())?;
+            make(text.len())?;
+        }
+    }
+    for arg in args.positional.iter().filter_map(Value::as_str) {
+        work_on(Bytes::Copied, arg.len())?;
+    }
     let value = match name {
         "strip" | "lstrip" | "rstrip" => strip(text, name, args)?,
         "split" | "rsplit" => return split(text, name, args),
@@ -23,7 +41,7 @@ pub(super) fn call(state: &State<'_, '_>, object: &Value, text: &str, name: &str
             let [old, new, count] = args.bind("replace", ["old", "new", "count"])?;
             let (old, new) = (wanted(old, name)?, wanted(new, name)?);
             let count = optional_integer(count, -1)?;
-            charge(state, replaced_size(text, old, new))?;
+            charge(replaced_size(text, old, new))?;
             Value::from(replace(text, old, new, count))
         }
         "upper" => no_args(name, args, || Value::from(text.to_uppercase()))?,
@@ -34,20 +52,20 @@ pub(super) fn call(state: &State<'_, '_>, object: &Value, text: &str, name: &str
         "swapcase" => no_args(name, args, || Value::from(swap_case(text)))?,
         "format" => {
             let out = str_format(text, args)?;
-            charge(state, out.len())?;
+            charge(out.len())?;
             Value::from(out)
         }
         "join" => {
             let [items] = args.bind("join", ["iterable"])?;
             let items = items.ok_or_else(|| fail("`join` wants an iterable"))?;
             let out = join(text, items)?;
-            charge(state, out.len())?;
+            charge(out.len())?;
             Value::from(out)
         }
         "splitlines" => {
             let [keep_ends] = args.bind("splitlines", ["keepends"])?;
             let lines = split_lines(text, keep_ends.is_some_and(Value::is_true));
-            return list(lines.into_iter().map(Value::from).collect());
+            return texts(&lines);
         }
         "find" | "rfind" | "index" | "rindex" | "count" => return search(text, name, args),
         "partition" | "rpartition" => return partition(text, name, args),
@@ -55,9 +73,10 @@ pub(super) fn call(state: &State<'_, '_>, object: &Value, text: &str, name: &str
             let [affix] = args.bind(name, ["affix"])?;
             let affix = wanted(affix, name)?;
             let rest = if name == "removeprefix" { text.strip_prefix(affix) } else { text.strip_suffix(affix) };
+            charge(text.len())?;
             Value::from(rest.unwrap_or(text))
         }
-        "ljust" | "rjust" | "center" | "zfill" => justify(state, text, name, args)?,
+        "ljust" | "rjust" | "center" | "zfill" => justify(text, name, args)?,
         "isdigit" | "isnumeric" | "isdecimal" => return all(text, name, args, char::is_numeric),
         "isalpha" => return all(text, name, args, char::is_alphabetic),
         "isalnum" => return all(text, name, args, char::is_alphanumeric),
@@ -117,12 +136,23 @@ fn strip(text: &str, name: &str, args: &Args<'_>) -> Outcome {
         Some(value) if !value.is_none() => Some(wanted(Some(value), name)?),
         _ => None,
     };
-    let drops = |c: char| characters.map_or_else(|| is_space(c), |set| set.contains(c));
-    Ok(Value::from(match name {
+    let set = characters.map(character_set).transpose()?;
+    let drops = |c: char| set.as_ref().map_or_else(|| is_space(c), |set| set(c));
+    let stripped = match name {
         "strip" => text.trim_matches(drops),
         "lstrip" => text.trim_start_matches(drops),
         _ => text.trim_end_matches(drops),
-    }))
+    };
+    work_on(Bytes::Read, text.len() - stripped.len())?;
+    charge(stripped.len())?;
+    Ok(Value::from(stripped))
+}
+
+/// Whether a character is one of a text's.
+pub(in crate::template) fn character_set(text: &str) -> Outcome<impl Fn(char) -> bool> {
+    work_on(Bytes::Read, text.len())?;
+    let many: HashSet<char> = if text.len() > SMALL { text.chars().collect() } else { HashSet::new() };
+    Ok(move |c| if many.is_empty() { text.contains(c) } else { many.contains(&c) })
 }
 
 fn split(text: &str, name: &str, args: &Args<'_>) -> Outcome {
@@ -146,7 +176,14 @@ fn split(text: &str, name: &str, args: &Args<'_>) -> Outcome {
         _ if from_right => rsplit_space(text, limit),
         _ => split_space(text, limit),
     };
-    list(parts.into_iter().map(Value::from).collect())
+    texts(&parts)
+}
+
+/// A list of parts of a text.
+fn texts(parts: &[&str]) -> Outcome {
+    charge_items(parts.len())?;
+    make(parts.iter().map(|part| if part.len() > SMALL { part.len() + 32 } else { 0 }).sum())?;
+    list(parts.iter().copied().map(Value::from).collect())
 }
 
 fn split_space(text: &str, limit: usize) -> Vec<&str> {
@@ -185,6 +222,7 @@ fn windowed<'a>(text: &'a str, start: Option<&Value>, stop: Option<&Value>) -> O
     if start.is_none() && stop.is_none() {
         return Ok((text, 0));
     }
+    work_on(Bytes::Read, text.len())?;
     let len = count_chars(text);
     let (start, stop) = window(start, stop, len)?;
     if start > stop {
@@ -200,6 +238,7 @@ fn starts_or_ends(text: &str, name: &str, args: &Args<'_>) -> Outcome {
     let (text, first) = windowed(text, start, stop)?;
     for affix in affixes(affix)? {
         let affix = wanted(Some(&affix), name)?;
+        work_on(Bytes::Searched, affix.len().min(text.len()))?;
         let holds = if name == "startswith" { text.starts_with(affix) } else { text.ends_with(affix) };
         if holds && first != usize::MAX {
             return Ok(Value::from(true));
@@ -241,6 +280,7 @@ fn partition(text: &str, name: &str, args: &Args<'_>) -> Outcome {
     } else {
         text.rsplit_once(separator).map_or(["", "", text], |(head, tail)| [head, separator, tail])
     };
+    make(text.len())?;
     tuple(parts.into_iter().map(Value::from).collect())
 }
 
@@ -339,7 +379,7 @@ fn swap_case(text: &str) -> String {
     out
 }
 
-fn justify(state: &State<'_, '_>, text: &str, name: &str, args: &Args<'_>) -> Outcome {
+fn justify(text: &str, name: &str, args: &Args<'_>) -> Outcome {
     let [width, fill] = args.bind(name, ["width", "fillchar"])?;
     let width = optional_integer(width, 0)?;
     let fill = fill.map_or(Ok(" "), |fill| wanted(Some(fill), name))?;
@@ -348,7 +388,7 @@ fn justify(state: &State<'_, '_>, text: &str, name: &str, args: &Args<'_>) -> Ou
         return Err(fail("a fill must be one character"));
     }
     let missing = usize::try_from(width).unwrap_or(0).saturating_sub(count_chars(text));
-    charge(state, text.len().saturating_add(missing.saturating_mul(fill.len())))?;
+    charge(text.len().saturating_add(missing.saturating_mul(fill.len())))?;
     if name == "zfill" {
         let (sign, digits) = text.split_at(usize::from(text.starts_with(['+', '-'])));
         return Ok(Value::from(format!("{sign}{}{digits}", fill.repeat(missing))));
@@ -367,6 +407,7 @@ fn join(separator: &str, values: &Value) -> Outcome<String> {
     let mut out = String::new();
     for (place, item) in iterate(values)?.iter().enumerate() {
         if place > 0 {
+            work_on(Bytes::Copied, separator.len())?;
             out.push_str(separator);
         }
         let item = item.as_str().ok_or_else(|| fail(format!("`join` takes text, not `{}`", type_name(item))))?;
