@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 from httpbench.bodies import (
     CHAT_PATH,
+    IMAGE_SCENARIOS,
     SCENARIOS,
     Scenario,
     TextSource,
@@ -83,7 +84,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    names = [scenario.name for scenario in SCENARIOS]
+    names = [scenario.name for scenario in (*SCENARIOS, *IMAGE_SCENARIOS)]
     add = parser.add_argument
     add("--model", required=True, help="model folder that every server loads")
     add(
@@ -102,8 +103,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add(
         "--only",
         metavar="NAMES",
-        default=",".join(names),
-        help="scenarios to run (default: %(default)s)",
+        default=",".join(scenario.name for scenario in SCENARIOS),
+        help=f"scenarios to run, of {', '.join(names)} (default: %(default)s)",
     )
     add(
         "--seconds",
@@ -182,7 +183,7 @@ def _run(options: argparse.Namespace) -> int:
 def _prepare(options: argparse.Namespace, folder: Path) -> list[Prepared]:
     """Write the bodies of each scenario that is to run."""
     prepared = []
-    for scenario in SCENARIOS:
+    for scenario in (*SCENARIOS, *IMAGE_SCENARIOS):
         if scenario.name not in options.only:
             continue
         chosen = replace(scenario, connections=options.connections or scenario.connections)

@@ -15,14 +15,17 @@ from pydoc_data.topics import topics
 from random import Random
 from typing import TYPE_CHECKING
 
+from httpbench.pictures import jpeg_url
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
 SERVED_NAME = "m"
 CHAT_PATH = "/v1/chat/completions/render"
 # Stands in a body where the load client writes the number of its pass; requests.lua knows it too.
 STAMP = "@STAMP@"
+STAMPED = 6
 
 _MODULES = """
     argparse ast asyncio.base_events asyncio.tasks calendar collections configparser csv dataclasses
@@ -56,6 +59,10 @@ class Scenario:
     characters: int
     connections: int
     turns: int = 1
+    # Width and height of each picture that a body holds.
+    pictures: tuple[tuple[int, int], ...] = ()
+    repeated: bool = False
+    omits_payload: bool = False
 
 
 # Characters are such that prompts come to about 30, 2,000 and 32,000 tokens of Qwen3's; a run
@@ -66,6 +73,15 @@ SCENARIOS = (
     Scenario("32k", 200, 106_500, 4),
     # The user's turns and the assistant's alike; each request holds all turns up to its own.
     Scenario("turns", 960, 1_200, 8, turns=24),
+)
+# For a model that takes images.
+IMAGE_SCENARIOS = (
+    Scenario("256x256", 400, 54, 4, pictures=((256, 256),)),
+    Scenario("640x480", 120, 54, 4, pictures=((640, 480),)),
+    Scenario("1024x1024", 60, 54, 4, pictures=((1024, 1024),)),
+    Scenario("4 of 640x480", 40, 54, 4, pictures=((640, 480),) * 4),
+    Scenario("repeated 1024x1024", 60, 54, 4, pictures=((1024, 1024),), repeated=True),
+    Scenario("1024x1024 without payload", 60, 54, 4, pictures=((1024, 1024),), omits_payload=True),
 )
 
 
@@ -146,6 +162,9 @@ def make_bodies(scenario: Scenario, source: TextSource) -> Iterator[bytes]:
     if scenario.turns > 1:
         yield from _growing_conversations(scenario, source)
         return
+    if scenario.pictures:
+        yield from _with_pictures(scenario, source)
+        return
     one_line = scenario.characters < 200
     for i in range(scenario.count):
         text = (
@@ -173,12 +192,27 @@ def _growing_conversations(scenario: Scenario, source: TextSource) -> Iterator[b
                 yield _body(messages)
 
 
+def _with_pictures(scenario: Scenario, source: TextSource) -> Iterator[bytes]:
+    urls: list[str] = []
+    for i in range(scenario.count):
+        if not (scenario.repeated and urls):
+            # A picture that repeats is the same in each pass too.
+            stamp = "0" * STAMPED if scenario.repeated else STAMP
+            urls = [jpeg_url(source.random, *size, stamp, STAMPED) for size in scenario.pictures]
+        message = _message("user", str(i), source.sentence(scenario.characters))
+        text = {"type": "text", "text": message["content"]}
+        images = [{"type": "image_url", "image_url": {"url": url}} for url in urls]
+        fields = {"mm_payload": "none"} if scenario.omits_payload else {}
+        yield _body([{"role": "user", "content": [text, *images]}], **fields)
+
+
 def _message(role: str, number: str, text: str) -> dict[str, str]:
     return {"role": role, "content": f"{number}-{STAMP} {text}"}
 
 
-def _body(messages: list[dict[str, str]]) -> bytes:
+def _body(messages: Sequence[Mapping[str, object]], **fields: object) -> bytes:
     body = {"model": SERVED_NAME, "messages": messages, "temperature": 0.7, "max_tokens": 512}
+    body |= fields
     return json.dumps(body, ensure_ascii=False).encode()
 
 

@@ -216,7 +216,8 @@ def test_too_many_at_once_are_refused_and_places_come_back() -> None:
     renderer = Renderer(request_queue_limit=1)
     pipeline = renderer.images
     assert pipeline is not None
-    gate, running = threading.Event(), []
+    gate = threading.Event()
+    running: list[Any] = []
     body = json.dumps(_request(_image(_url()))).encode()
 
     def begin() -> Any:
