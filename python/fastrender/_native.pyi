@@ -102,8 +102,8 @@ class Pending:
     def url(self, index: int) -> str:
         """The URL of the medium `index`."""
 
-    def finish(self, ready: Sequence[tuple[str, Image]]) -> bytes:
-        """The response; `ready` has a hash and an image for each of `media`."""
+    def finish(self, ready: Sequence[tuple[str, Image]]) -> bytes | memoryview:
+        """The response, a memoryview if it is long; `ready` has a hash and an image for each of `media`."""
 
 @final
 class Image:

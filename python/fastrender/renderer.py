@@ -172,7 +172,10 @@ class Renderer:
     def render(self, route: str, body: bytes, request_id: str | None = None) -> bytes:
         """Serve one body whole, its images too, as `begin` and `complete` do in two steps."""
         answer = self.begin(route, body, request_id)
-        return self.complete(answer).answer.result() if isinstance(answer, Pending) else answer
+        if isinstance(answer, bytes):
+            return answer
+        # A copy only of what is long: bytes are returned as they are.
+        return bytes(self.complete(answer).answer.result())
 
     @overload
     def render_chat(self, request: Body, *, request_id: str | None = None) -> bytes: ...

@@ -142,7 +142,8 @@ class Job:
 
     def __init__(self, pipeline: ImagePipeline, pending: Pending) -> None:
         """`start` begins it."""
-        self.answer: concurrent.futures.Future[bytes] = concurrent.futures.Future()
+        self.answer: concurrent.futures.Future[bytes | memoryview]
+        self.answer = concurrent.futures.Future()
         self._pipeline = pipeline
         self._pending = pending
         self._media = pending.media

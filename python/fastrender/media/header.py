@@ -17,6 +17,8 @@ _DEFAULT_LIMITS = MediaLimits()
 # Formats whose size, mode, transparency and EXIF data are all known once their header is read.
 # Others may change their mind while they are decoded, so they are.
 _TELLING = frozenset(["JPEG", "MPO", "WEBP", "GIF", "BMP", "DIB"])
+# Where Pillow looks for EXIF data, and with it the orientation.
+_TURNING_INFO = frozenset(["exif", "Raw profile type exif", "XML:com.adobe.xmp", "xmp"])
 _PNG_SIGNATURE_BYTES = 8
 _PNG_CHUNK_OVERHEAD = 12
 _PNG_TEXT = frozenset([b"tEXt", b"zTXt", b"iTXt"])
@@ -69,6 +71,8 @@ def read_header(
 def _turned_size(image: Image.Image) -> tuple[int, int]:
     # The same data on the smallest image that shows whether it was turned: EXIF data that cannot be
     # written back turns nothing, which only trying tells.
+    if _TURNING_INFO.isdisjoint(image.info):
+        return image.size
     probe = Image.new("1", (1, 2))
     probe.info = dict(image.info)
     with contextlib.suppress(Exception):

@@ -20,7 +20,7 @@ class Answer:
     """A status, a JSON body and headers beyond those that every answer has."""
 
     status: int
-    body: bytes
+    body: bytes | memoryview
     headers: Headers = ()
 
     def head(self) -> Headers:

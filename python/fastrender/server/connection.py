@@ -100,7 +100,7 @@ class Connection(HttpToolsProtocol):
     def without_offer(self, rest: bytes) -> tuple["_Parser", bytes]:
         """A new parser, and for it the head that was just read, without its offer, and `rest`."""
         version = self.parser.get_http_version().encode()
-        lines = [self.parser.get_method() + b" " + self.url + b" HTTP/" + version]
+        lines: list[bytes | memoryview] = [self.parser.get_method() + b" " + self.url + b" HTTP/" + version]
         lines += [name + b": " + value for name, value in self.headers if name != b"upgrade"]
         self.parser = self._new_parser()
         return self.parser, b"\r\n".join([*lines, b"", rest])
@@ -149,7 +149,7 @@ class Connection(HttpToolsProtocol):
         return True
 
     def _written(self, answer: Answer) -> bytes:
-        lines = [_STATUS_LINES[answer.status]]
+        lines: list[bytes | memoryview] = [_STATUS_LINES[answer.status]]
         for name, value in (*self.server_state.default_headers, *answer.head()):
             lines += (name, b": ", value, b"\r\n")
         lines += (b"\r\n", answer.body)

@@ -39,7 +39,7 @@ class Job(Protocol):
     """Work on the media of a request."""
 
     @property
-    def answer(self) -> concurrent.futures.Future[bytes]:
+    def answer(self) -> concurrent.futures.Future[bytes | memoryview]:
         """The answer's bytes, or why there are none."""
         ...
 

@@ -194,9 +194,9 @@ class RenderRoute:
             return short
         try:
             begun = await self._begin_in_lane(body, name, receive) if short is None else short
-            if not isinstance(begun, bytes):
-                begun = await self._complete(begun, receive)
-            return Answer(200, begun)
+            if isinstance(begun, bytes):
+                return Answer(200, begun)
+            return Answer(200, await self._complete(begun, receive))
         except RequestError as error:
             return Answer(error.status, error.body)
         except (QueueFullError, BusyError):
@@ -227,7 +227,7 @@ class RenderRoute:
         self._metrics.render(self._route, time.perf_counter() - started)
         return answer
 
-    async def _complete(self, pending: Pending, receive: Receive) -> bytes:
+    async def _complete(self, pending: Pending, receive: Receive) -> bytes | memoryview:
         """The answer to a request with images; nobody waits for it once the client is gone."""
         started = time.perf_counter()
         job = self._renderer.complete(pending)

@@ -5,6 +5,7 @@
 mod convert;
 mod error;
 mod media;
+mod memory;
 mod plain_request;
 mod renderer;
 mod template;

@@ -13,6 +13,7 @@ use pyo3::types::PyBytes;
 
 use crate::convert::detached;
 use crate::error::SetupError;
+use crate::memory::into_python;
 use crate::renderer::Renderer;
 
 /// What a request came as.
@@ -108,8 +109,8 @@ impl Pending {
         Ok(String::from_utf8_lossy(text).into_owned())
     }
 
-    /// The response bytes; `ready` has a hash and an image for each of `media`.
-    fn finish<'py>(&self, py: Python<'py>, ready: Vec<(PyBackedStr, Py<Image>)>) -> PyResult<Bound<'py, PyBytes>> {
+    /// The response, a memoryview if it is long; `ready` has a hash and an image for each of `media`.
+    fn finish<'py>(&self, py: Python<'py>, ready: Vec<(PyBackedStr, Py<Image>)>) -> PyResult<Bound<'py, PyAny>> {
         let Request { route, body, id } = &self.request;
         let ready: Vec<core::ReadyMedia<'_>> = ready
             .iter()
@@ -120,7 +121,7 @@ impl Pending {
             .collect();
         let renderer = &self.renderer.get().0;
         let response = detached(py, || renderer.finish(*route, body, id.as_deref(), &self.inner, &ready))?;
-        Ok(PyBytes::new(py, &response))
+        into_python(py, response)
     }
 }
 
