@@ -103,7 +103,10 @@ class Pending:
         """The URL of the medium `index`."""
 
     def finish(self, ready: Sequence[tuple[str, Image]]) -> bytes | memoryview:
-        """The response, a memoryview if it is long; `ready` has a hash and an image for each of `media`."""
+        """The response, a memoryview if it is long.
+
+        `ready` has a hash and an image for each of `media`.
+        """
 
 @final
 class Image:

@@ -100,7 +100,7 @@ class Connection(HttpToolsProtocol):
     def without_offer(self, rest: bytes) -> tuple["_Parser", bytes]:
         """A new parser, and for it the head that was just read, without its offer, and `rest`."""
         version = self.parser.get_http_version().encode()
-        lines: list[bytes | memoryview] = [self.parser.get_method() + b" " + self.url + b" HTTP/" + version]
+        lines = [self.parser.get_method() + b" " + self.url + b" HTTP/" + version]
         lines += [name + b": " + value for name, value in self.headers if name != b"upgrade"]
         self.parser = self._new_parser()
         return self.parser, b"\r\n".join([*lines, b"", rest])
