@@ -1,0 +1,1 @@
+//! Derender, whole and streamed.
