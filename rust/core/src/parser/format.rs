@@ -91,6 +91,9 @@ pub enum Body {
         /// The brace or bracket opens a call by itself.
         #[serde(default)]
         bare: bool,
+        /// … but only as the first that is not blank.
+        #[serde(default)]
+        bare_at_start: bool,
         /// The same where `tool_choice` forces a call.
         #[serde(default)]
         bare_when_forced: bool,

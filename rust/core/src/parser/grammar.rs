@@ -50,6 +50,8 @@ pub(crate) struct Grammar {
     pub(crate) harmony: MarkerSet,
     /// A call opens only where nothing but blanks came before.
     pub(crate) opens_at_start: bool,
+    /// The same for a call that opens by itself.
+    pub(crate) bare_at_start: bool,
     /// Nothing goes out before the end.
     pub(crate) held: bool,
 }
@@ -104,7 +106,7 @@ impl Grammar {
             (Tools::Native, Some(format)) => grammar.add_tools(variant, format, reference_streams, builder),
             (Tools::Required, _) => {
                 grammar.content.add("[", Role::Bare, false);
-                grammar.opens_at_start = true;
+                grammar.bare_at_start = true;
             }
             _ => {}
         }
@@ -142,6 +144,7 @@ impl Grammar {
             Opens::AtStartOfStream => !variant.whole,
             Opens::Anywhere | Opens::HeldInStream => false,
         };
+        self.bare_at_start = self.opens_at_start;
         self.held = format.opens == Opens::HeldInStream && !variant.whole && reference_streams;
         let openers = [(&format.section.open[..], Role::SectionOpen), (&format.call.open[..], Role::CallOpen)];
         let closers = [(&format.section.close[..], Role::SectionClose), (&format.call.close[..], Role::CallClose)];
@@ -153,7 +156,8 @@ impl Grammar {
         self.preamble = builder.set(&[call_open, section_close, section_open]);
         self.trailer = builder.set(&[call_close, call_open, section_close, section_open]);
         match &format.body {
-            Body::Json { list, bare, restart, .. } => {
+            Body::Json { list, bare, bare_at_start, restart, .. } => {
+                self.bare_at_start |= *bare_at_start;
                 if *bare {
                     self.content.add(if *list { "[" } else { "{" }, Role::Bare, false);
                 }

@@ -131,10 +131,10 @@ impl Machine<'_> {
             return Ok(None);
         }
         match self.state.phase {
-            Phase::List => return self.list(text),
-            Phase::Object => return self.object(text),
+            Phase::List => return self.list(text, last),
+            Phase::Object => return self.object(text, last),
             Phase::AfterBare => return self.after_bare(text),
-            Phase::Python => return self.python(text),
+            Phase::Python => return self.python(text, last),
             Phase::Literal => return self.literal(text, last),
             Phase::Harmony => return self.harmony(text, last),
             Phase::Arguments => return self.header_arguments(text, last),
@@ -258,10 +258,12 @@ impl Machine<'_> {
     }
 
     pub(crate) fn content_marker(&mut self, role: Role, text: &str) -> Result<()> {
-        if self.grammar.opens_at_start
-            && self.state.begun
-            && matches!(role, Role::SectionOpen | Role::CallOpen | Role::Bare)
-        {
+        let at_start = match role {
+            Role::SectionOpen | Role::CallOpen => self.grammar.opens_at_start,
+            Role::Bare => self.grammar.bare_at_start,
+            _ => false,
+        };
+        if at_start && self.state.begun {
             self.content(text);
             return Ok(());
         }
@@ -309,12 +311,13 @@ impl Machine<'_> {
         self.state.tracker = Tracker::default();
         self.state.object = ObjectState::default();
         if self.state.tools == Tools::Required {
-            self.state.list = true;
+            (self.state.list, self.state.bare) = (true, true);
             self.state.phase = Phase::List;
             return Ok(());
         }
         let Some(format) = self.format else { return Ok(()) };
         let bare = matches!(opener, "[" | "{") && !format.call.open.iter().any(|text| text == opener);
+        self.state.bare = bare;
         match &format.body {
             Body::Json { list, .. } => {
                 // A bracket or brace that opens by itself is the body's own.

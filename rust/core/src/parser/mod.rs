@@ -6,6 +6,7 @@
 
 mod attributes;
 mod body;
+pub mod cases;
 mod format;
 mod formats;
 mod grammar;

@@ -22,8 +22,6 @@ pub(crate) enum Role {
     ValueOpen,
     ValueClose,
     Swallow,
-    /// Begins a body of literals: what stands before the name.
-    Prefix,
 }
 
 #[derive(Debug, Clone)]

@@ -29,8 +29,7 @@ impl Machine<'_> {
                 if !last && prefixes.iter().any(|prefix| prefix.starts_with(text)) {
                     return Ok(None);
                 }
-                self.fail()?;
-                Ok(Some(0))
+                self.unexpected(text, 0, last)
             }
             LiteralAt::Name => {
                 let end = text.find(['{', '(']);

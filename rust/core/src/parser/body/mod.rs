@@ -12,7 +12,7 @@ pub(super) use harmony::markers as harmony_markers;
 
 use super::format::Body;
 use super::machine::{Machine, Step};
-use super::scan::{Found, Role};
+use super::scan::{At, Found, Role};
 use super::state::{Phase, Tools};
 use crate::error::Result;
 
@@ -41,6 +41,33 @@ impl Machine<'_> {
         Ok(())
     }
 
+    /// The text goes on at `at` otherwise than the body can: with a closer, or it is no call.
+    fn unexpected(&mut self, text: &str, at: usize, last: bool) -> Result<Step> {
+        let rest = &text.as_bytes()[at..];
+        let found = self.grammar.set(self.state.phase).map_or(At::Nothing, |set| set.at(rest, false));
+        match found {
+            At::Marker(length, role) => {
+                self.keep_raw(&text[..at])?;
+                self.marker(role, &text[at..at + length])?;
+                Ok(Some(at + length))
+            }
+            At::Unfinished if last => {
+                // A closer that is cut off is markup.
+                self.keep_raw(&text[..at])?;
+                Ok(Some(text.len()))
+            }
+            At::Unfinished => {
+                self.keep_raw(&text[..at])?;
+                Ok(Some(at).filter(|at| *at > 0))
+            }
+            At::Nothing => {
+                self.keep_raw(&text[..at])?;
+                self.fail()?;
+                Ok(Some(at))
+            }
+        }
+    }
+
     /// Keep text that may yet turn out to be content; too much of it is.
     fn keep_raw(&mut self, text: &str) -> Result<()> {
         if self.state.in_call {
@@ -62,7 +89,7 @@ impl Machine<'_> {
         let echo = self.state.phase == Phase::Echo;
         self.state.phase = Phase::Content;
         // The beginning of a call behind its marker is markup.
-        if !cut || self.state.bare || echo {
+        if (!cut || self.state.bare || echo) && !raw.trim().is_empty() {
             self.content(&raw);
         }
         Ok(())

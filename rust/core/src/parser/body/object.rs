@@ -22,7 +22,7 @@ impl ObjectState {
 
 impl Machine<'_> {
     /// Before a list, or between its objects.
-    pub(in crate::parser) fn list(&mut self, text: &str) -> Result<Step> {
+    pub(in crate::parser) fn list(&mut self, text: &str, last: bool) -> Result<Step> {
         let blank = text.len() - text.trim_start_matches(|c: char| c.is_whitespace() || (c == ',' && self.state.list)).len();
         if blank > 0 {
             if !self.state.called {
@@ -45,28 +45,20 @@ impl Machine<'_> {
                 self.state.raw.clear();
                 self.state.phase = self.after_body();
             }
-            _ => {
-                self.fail()?;
-                return Ok(Some(0));
-            }
+            _ => return self.unexpected(text, 0, last),
         }
         Ok(Some(1))
     }
 
     /// In an object: from key to value and on.
-    pub(in crate::parser) fn object(&mut self, text: &str) -> Result<Step> {
+    pub(in crate::parser) fn object(&mut self, text: &str, last: bool) -> Result<Step> {
         let before = self.state.phase;
         let was_in_call = self.state.in_call;
         let mut at = 0;
         while at < text.len() && self.state.phase == before {
             match self.object_step(&text[at..])? {
                 Some(done) => at += done,
-                None => {
-                    // It is no call after all.
-                    self.keep_raw(&text[..at])?;
-                    self.fail()?;
-                    return Ok(Some(at));
-                }
+                None => return self.unexpected(text, at, last),
             }
             if self.state.in_call != was_in_call {
                 break;

@@ -11,20 +11,16 @@ use crate::parser::sink::Kind;
 use crate::parser::state::{PythonAt, PythonState};
 
 impl Machine<'_> {
-    pub(in crate::parser) fn python(&mut self, text: &str) -> Result<Step> {
+    pub(in crate::parser) fn python(&mut self, text: &str, last: bool) -> Result<Step> {
         let (phase, in_call) = (self.state.phase, self.state.in_call);
         let mut at = 0;
         while at < text.len() && self.state.phase == phase && self.state.in_call == in_call {
             match self.python_step(&text[at..])? {
                 Some(done) => at += done,
-                None => {
-                    self.keep_raw(&text[..at])?;
-                    self.fail()?;
-                    return Ok(Some(at));
-                }
+                None => return self.unexpected(text, at, last),
             }
         }
-        if self.state.phase == phase {
+        if self.state.phase == phase && !in_call {
             self.keep_raw(&text[..at])?;
         }
         Ok(Some(at))
