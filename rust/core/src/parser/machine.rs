@@ -89,7 +89,9 @@ impl Machine<'_> {
         self.run(&held, true)?;
         match self.state.phase {
             Phase::Name => self.finish_in_name()?,
-            Phase::List | Phase::Object | Phase::Python | Phase::Literal | Phase::Echo => self.finish_body(true)?,
+            Phase::List | Phase::Object | Phase::Python | Phase::Literal | Phase::Echo => {
+                self.finish_body(true);
+            }
             Phase::Harmony => self.finish_harmony()?,
             Phase::Reasoning if !self.state.prefix_done => self.finish_prefix(),
             Phase::Value if self.state.value.newline => {}
@@ -232,9 +234,9 @@ impl Machine<'_> {
                     self.state.phase = Phase::Content;
                     return Ok(());
                 }
-                self.finish_body(false)?;
+                let made_text = self.finish_body(false);
                 self.end_call(true)?;
-                if self.state.phase == Phase::Content && matches!(role, Role::CallClose | Role::SectionClose) {
+                if made_text && matches!(role, Role::CallClose | Role::SectionClose) {
                     // What it closes turned out to be text.
                     self.content(text);
                     return Ok(());

@@ -80,19 +80,20 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// The answer or a closer ends the body here.
-    pub(super) fn finish_body(&mut self, cut: bool) -> Result<()> {
+    /// The answer or a closer ends the body here; true if that makes text of it.
+    pub(super) fn finish_body(&mut self, cut: bool) -> bool {
         if self.state.in_call {
-            return Ok(());
+            return false;
         }
         let raw = std::mem::take(&mut self.state.raw);
         let echo = self.state.phase == Phase::Echo;
         self.state.phase = Phase::Content;
         // The beginning of a call behind its marker is markup.
-        if (!cut || self.state.bare || echo) && !raw.trim().is_empty() {
+        let text = (!cut || self.state.bare || echo) && !raw.trim().is_empty();
+        if text {
             self.content(&raw);
         }
-        Ok(())
+        text
     }
 
     /// Behind an object that opened by itself: another one, or text.
@@ -123,7 +124,7 @@ impl Machine<'_> {
                 return Ok(Some(end));
             }
             Found::Marker { start: 0, .. } => {
-                self.finish_body(false)?;
+                self.finish_body(false);
                 return Ok(Some(0));
             }
             Found::Marker { start, .. } => start,
@@ -134,7 +135,7 @@ impl Machine<'_> {
         let first = self.state.raw.trim_start().chars().next();
         let suspect = first.is_none_or(|first| first == '[');
         if !suspect || (self.state.raw.len() > self.limit && !self.state.whole) {
-            self.finish_body(false)?;
+            self.finish_body(false);
         }
         Ok(Some(end))
     }
