@@ -36,6 +36,9 @@ pub struct ToolFormat {
     pub content: ContentRules,
     #[serde(default)]
     pub whole: WholeArguments,
+    /// Letters that the model escapes in its arguments are streamed as themselves.
+    #[serde(default)]
+    pub streams_unescaped: bool,
     #[serde(default)]
     pub ids: Ids,
     /// Drop the calls of tools that the request does not have.

@@ -318,6 +318,9 @@ pub(crate) struct StreamState {
     /// A lone argument that may turn out to hold all of them: its key and value.
     #[serde(skip_serializing_if = "is_default")]
     pub(crate) wrapper: Option<(String, String)>,
+    /// The beginning of an escape.
+    #[serde(skip_serializing_if = "is_default")]
+    pub(crate) escape: String,
     /// A call was passed on.
     #[serde(skip_serializing_if = "is_default")]
     pub(crate) sent: bool,
@@ -389,6 +392,7 @@ impl State {
             machine.harmony.constrain.as_ref().map_or(0, String::len),
             machine.object.name.as_ref().map_or(0, String::len),
             stream.name.len(),
+            stream.escape.len(),
         ];
         let keys: usize = stream.keys.iter().map(String::len).sum();
         let wrapper = stream.wrapper.as_ref().map_or(0, |(key, value)| key.len() + value.len());
