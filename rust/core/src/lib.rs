@@ -10,6 +10,7 @@ pub mod error;
 pub mod hash;
 pub mod image;
 pub mod json;
+pub mod parser;
 pub mod placeholder;
 pub mod plain_request;
 pub mod prompt;

@@ -1,0 +1,29 @@
+//! Answers of models: what of their text is reasoning, content, and tool calls.
+//!
+//! One incremental machine for all formats, which are data (`formats/`). A whole answer is one push and a finish of it.
+//! In: pieces of text and added tokens, as the detokenizer hands them over. Out: deltas or a message. Decoding, stop
+//! strings and the wire are elsewhere.
+
+mod attributes;
+mod body;
+pub mod cases;
+mod format;
+mod formats;
+mod grammar;
+mod ids;
+mod machine;
+mod parser;
+mod reasoning;
+mod request;
+mod scan;
+mod schema;
+mod sink;
+mod state;
+mod stream;
+mod structural_tag;
+mod whole;
+
+pub use format::{ReasoningFormat, ToolFormat};
+pub use parser::{DEFAULT_VALUE_LIMIT, Parser, ParserOptions};
+pub use request::{CallDelta, Deltas, Message, ParseRequest, Piece, Tool, ToolCall};
+pub use state::State;

@@ -1,0 +1,6 @@
+//! Reasoning, content and tool calls in models' answers.
+
+mod formats;
+mod known_bugs;
+mod properties;
+mod support;
