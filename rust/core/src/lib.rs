@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod conversation;
+pub mod derender;
 pub mod detokenizer;
 pub mod error;
 pub mod hash;

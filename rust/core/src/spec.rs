@@ -19,6 +19,30 @@ pub enum ContentFormat {
     OpenAi,
 }
 
+/// What `bytes` of a logprob are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogprobBytes {
+    /// The token's own.
+    #[default]
+    Raw,
+    /// Those of the token's text, as the reference has it.
+    Text,
+}
+
+/// What a stream's client carries from chunk to chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DerenderState {
+    /// All output so far, which a stock vLLM can go on with, and the parse itself.
+    #[default]
+    Compat,
+    /// The parse alone.
+    Compact,
+    /// What a stock vLLM sends; parses are kept here, as far as there is room.
+    Cache,
+}
+
 /// A model folder and the settings that bear on rendering.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -58,6 +82,9 @@ pub struct ModelSpec {
     /// `skip_special_tokens`).
     #[serde(default)]
     pub default_sampling_params: Map<String, Value>,
+    /// Tokens that end an output: `eos_token_id` of generation_config.json.
+    #[serde(default)]
+    pub eos_token_ids: Vec<u32>,
     /// A cap on `max_tokens` (from an overridden or explicit generation config).
     #[serde(default)]
     pub max_tokens_cap: Option<u64>,
@@ -82,6 +109,9 @@ pub struct TokenizerSpec {
     pub add_eos_token: Option<bool>,
     pub bos_token: Option<String>,
     pub eos_token: Option<String>,
+    /// Tokens that `skip_special_tokens` leaves out: those with a name and those listed as special, not all that are
+    /// flagged so.
+    pub skipped_tokens: Vec<String>,
     /// Set where `AutoTokenizer` ends up with `LlamaTokenizer`, which keeps vocabulary, merges and post-processor of
     /// tokenizer.json but brings its own handling of spaces: `first` unless `tokenizer_config.json` has `legacy: true`
     /// (`always`) or `add_prefix_space: false` (`never`).
@@ -146,6 +176,12 @@ pub struct RenderSettings {
     pub max_n_sequences: u64,
     pub max_completion_prompts: usize,
     pub max_stop_strings: usize,
+    /// Alternatives of a token that logprobs may have; below 0 there is no bound.
+    pub max_logprobs: i64,
+    /// Bytes of a body, and of the text that one may stand for.
+    pub max_request_bytes: u64,
+    pub logprob_bytes: LogprobBytes,
+    pub derender_state: DerenderState,
     /// Steps that a template may take; 0 = no bound.
     pub template_fuel: u64,
     /// Bytes that a template may print.
@@ -173,6 +209,10 @@ impl Default for RenderSettings {
             max_n_sequences: 16_384,
             max_completion_prompts: 1_024,
             max_stop_strings: 4,
+            max_logprobs: 20,
+            max_request_bytes: 64 << 20,
+            logprob_bytes: LogprobBytes::Raw,
+            derender_state: DerenderState::Compat,
             template_fuel: 50_000_000,
             template_output_bytes: 64 << 20,
         }

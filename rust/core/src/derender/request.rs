@@ -190,7 +190,7 @@ impl<'a> Chunk<'a> {
     }
 
     /// All but the chunk and its state: what a stream over one connection begins with.
-    fn opening(body: Fields<'a, 'a>, kind: Kind, settings: &RenderSettings) -> Result<Self> {
+    pub(super) fn opening(body: Fields<'a, 'a>, kind: Kind, settings: &RenderSettings) -> Result<Self> {
         Ok(Self {
             model: body.str("model")?,
             generated: Generated::empty(),
@@ -219,6 +219,15 @@ impl<'a> Asked<'a> {
         }
     }
 
+    pub(super) fn includes_usage(&self) -> bool {
+        let options = match self {
+            Asked::Nothing => None,
+            Asked::Chat(request) => request.common.stream_options,
+            Asked::Completion(request) => request.common.stream_options,
+        };
+        options.is_some_and(|options| options.include_usage == Some(true))
+    }
+
     pub(super) fn returns_token_ids(&self) -> bool {
         let common = match self {
             Asked::Nothing => return false,
@@ -243,7 +252,7 @@ enum Part {
 }
 
 impl<'a> Generated<'a> {
-    fn empty() -> Self {
+    pub(super) fn empty() -> Self {
         Self {
             request_id: None,
             choices: Vec::new(),
@@ -350,7 +359,7 @@ impl Candidate {
 
 impl<'a> Ids<'a> {
     /// In chunks negative ids are no fault: no vocabulary has them.
-    fn read(raw: &'a [Json<'a>], path: &str, refuses_negative: bool) -> Result<Self> {
+    pub(super) fn read(raw: &'a [Json<'a>], path: &str, refuses_negative: bool) -> Result<Self> {
         let mut ids = Vec::with_capacity(raw.len());
         for (i, value) in raw.iter().enumerate() {
             let id = match value {

@@ -138,8 +138,16 @@ pub(super) struct Text<B> {
 
 impl<B: Buffer> Text<B> {
     pub(super) fn start(rules: &TextRules<'_>, prompt_ids: &[u32]) -> Self {
-        let stream = rules.detokenizer.start(prompt_ids, rules.specials);
+        Self::behind(rules.detokenizer.start(prompt_ids, rules.specials))
+    }
+
+    /// Go on with decoding from where it stands, with no text held back.
+    pub(super) fn behind(stream: Stream) -> Self {
         Self { stream, held: B::default(), seen: 0, early: 0, found: false }
+    }
+
+    pub(super) fn held_bytes(&self) -> usize {
+        self.held.as_str().len()
     }
 
     /// Go on with `ids`; the text that can go out.

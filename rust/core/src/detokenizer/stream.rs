@@ -28,6 +28,12 @@ pub(super) enum State {
     Pieces { pieces: Vec<String>, read: usize },
 }
 
+impl Default for Stream {
+    fn default() -> Self {
+        Stream(State::Bytes(Vec::new()))
+    }
+}
+
 impl Detokenizer {
     /// An output behind these tokens of its prompt.
     pub(super) fn after(&self, context: &[u32]) -> Stream {

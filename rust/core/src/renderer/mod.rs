@@ -6,6 +6,7 @@ mod media;
 mod tokenize;
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 pub use media::{MediaSource, Options as MediaOptions, Pending, PendingMedia, ReadyMedia};
 
@@ -62,10 +63,11 @@ pub enum Begun {
 
 /// Renders requests for one model; immutable, shared by threads.
 pub struct Renderer {
-    model: ModelSpec,
-    settings: RenderSettings,
-    tokenizer: Tokenizer,
-    templates: TemplateSet,
+    // Shared with what reads the answers to what is rendered here.
+    pub(crate) model: Arc<ModelSpec>,
+    pub(crate) settings: Arc<RenderSettings>,
+    pub(crate) tokenizer: Arc<Tokenizer>,
+    pub(crate) templates: Arc<TemplateSet>,
     defaults: SamplingDefaults,
     nulls: Nulls,
     /// The id of the token that images take the place of.
@@ -82,7 +84,8 @@ impl Renderer {
         let defaults = SamplingDefaults::from_spec(&model.default_sampling_params)?;
         let nulls = if settings.omit_null { Nulls::Omit } else { Nulls::Write };
         let image_token = model.image_placeholder.as_ref().map(|token| image_token(&tokenizer, token)).transpose()?;
-        Ok(Self { model, settings, tokenizer, templates, defaults, nulls, image_token })
+        let (model, settings) = (Arc::new(model), Arc::new(settings));
+        Ok(Self { model, settings, tokenizer: Arc::new(tokenizer), templates: Arc::new(templates), defaults, nulls, image_token })
     }
 
     pub fn model(&self) -> &ModelSpec {
@@ -201,7 +204,7 @@ fn base_request_id<'r>(header: Option<&'r str>, body: Option<&'r str>) -> Cow<'r
 }
 
 /// 64 random bits in hexadecimal.
-fn random_id() -> String {
+pub(crate) fn random_id() -> String {
     let bits = getrandom::u64().unwrap_or_else(|_| {
         // Without an entropy source the hasher's per-process key and the clock still tell requests apart.
         use std::hash::{BuildHasher, RandomState};

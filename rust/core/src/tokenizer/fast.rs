@@ -200,6 +200,10 @@ impl Fast {
         self.decoder.as_ref()
     }
 
+    pub(super) fn added_id(&self, token: &str) -> Option<u32> {
+        self.added.id(token)
+    }
+
     /// The ids of the added tokens, and which are special.
     pub(super) fn added_ids(&self) -> Vec<(u32, bool)> {
         self.added.iter().map(|token| (token.id, token.special)).collect()

@@ -146,6 +146,10 @@ impl General {
         self.decoder.get_or_init(build).as_ref()
     }
 
+    pub(super) fn added_id(&self, token: &str) -> Option<u32> {
+        self.tokenizer.get_added_vocabulary().get_vocab().get(token).copied()
+    }
+
     /// The ids of the added tokens, and which are special.
     pub(super) fn added_ids(&self) -> Vec<(u32, bool)> {
         self.tokenizer.get_added_tokens_decoder().into_iter().map(|(id, token)| (id, token.special)).collect()

@@ -212,6 +212,14 @@ impl Tokenizer {
         }
     }
 
+    /// The id of an added token.
+    pub(crate) fn added_id(&self, token: &str) -> Option<u32> {
+        match &self.implementation {
+            Implementation::Fast(own) => own.fast.added_id(token),
+            Implementation::General(general) => general.added_id(token),
+        }
+    }
+
     /// What marks a space in front of a piece, where decoding a piece alone loses it.
     pub(crate) fn leading_mark(&self) -> Option<char> {
         self.leading_mark
