@@ -156,6 +156,26 @@ class RenderConfig:
         environment=("VLLM_MAX_STOP_STRINGS",),
         native=True,
     )
+    max_logprobs: int = setting(
+        20,
+        "Alternatives of a token that logprobs may have; -1 for no bound.",
+        parse=parse_count,
+        least=-1,
+        native=True,
+    )
+    logprob_bytes: str = setting(
+        "raw",
+        "What `bytes` of a logprob are: the token's own (raw), or those of its text, as vLLM's.",
+        choices=("raw", "text"),
+        native=True,
+    )
+    derender_state: str = setting(
+        "compat",
+        "What a stream's client carries: all output, which vLLM can go on with (compat), the parse "
+        "alone (compact), or the output alone, with parses kept here (cache).",
+        choices=("compat", "compact", "cache"),
+        native=True,
+    )
     template_fuel: int = setting(
         50_000_000,
         "Steps that a template may take; 0 for no bound.",
@@ -322,6 +342,7 @@ class RenderConfig:
         parse=parse_count,
         least=1,
         environment=("VLLM_HTTP_MAX_REQUEST_BODY_SIZE",),
+        native=True,
     )
     max_buffered_bytes: int = setting(
         1 << 30,

@@ -36,12 +36,7 @@ _ELSEWHERE = {
     "/v1/messages": None,
 }
 # Routes of vLLM's renderer that this version lacks.
-_LACKING = frozenset(
-    [
-        *("/v1/chat/completions/derender", "/v1/completions/derender"),
-        *("/v1/messages/render", "/v1/responses/render"),
-    ]
-)
+_LACKING = frozenset(["/v1/messages/render", "/v1/responses/render"])
 
 
 def paths_served(config: RenderConfig) -> list[str]:

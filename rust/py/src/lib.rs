@@ -3,6 +3,7 @@
 #![expect(clippy::needless_pass_by_value, reason = "pyo3 hands arguments over by value")]
 
 mod convert;
+mod derender;
 mod error;
 mod media;
 mod plain_request;
@@ -14,6 +15,8 @@ mod tokenizer;
 mod _native {
     use pyo3::prelude::*;
 
+    #[pymodule_export]
+    use super::derender::DerenderStream;
     #[pymodule_export]
     use super::error::{RequestError, SetupError, error_envelope, request_error};
     #[pymodule_export]

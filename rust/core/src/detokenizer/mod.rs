@@ -1,11 +1,12 @@
 //! Token ids to text, in parts of any size: what comes of the parts is what comes of all ids at once.
 //!
 //! In: decoding with the window of the last tokens that vLLM's incremental detokenizer has (protocol.md §5.4), held to
-//! the same text; characters whose bytes are still on their way are held back. Unlike there a run of bytes that can
-//! never become characters is not held, and what is held at the end is given out. Out of scope: stop strings, parsing.
+//! the same text; characters whose bytes are still on their way are held back, and dropped if they never come. Unlike
+//! there, much that can never become characters is not held. Out of scope: stop strings, parsing.
 
 mod fallback;
 mod stream;
+mod tail;
 mod window;
 
 use std::sync::{Arc, OnceLock};

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::fallback::Fallback;
+use super::tail::{REPLACEMENT, Tail};
 use super::{ADDED, Detokenizer, Output, SPECIAL, Specials};
 use crate::error::Result;
 use crate::tokenizer::decode::{Decoder, Kind, Piece, push_metaspace};
@@ -11,11 +12,26 @@ use crate::tokenizer::decode::{Decoder, Kind, Piece, push_metaspace};
 const MOST_UNCLEAR: usize = 16;
 /// The longest character, in bytes.
 const LONGEST: usize = 4;
-const REPLACEMENT: &str = "\u{FFFD}";
 
 /// An output's decoding: what is held back of it, and what its next token is decoded with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stream(pub(super) State);
+#[serde(deny_unknown_fields)]
+pub struct Stream {
+    #[serde(rename = "s")]
+    pub(super) state: State,
+    #[serde(rename = "u", default, skip_serializing_if = "is_default")]
+    pub(super) tail: Tail,
+}
+
+fn is_default(tail: &Tail) -> bool {
+    *tail == Tail::default()
+}
+
+impl From<State> for Stream {
+    fn from(state: State) -> Self {
+        Stream { state, tail: Tail::default() }
+    }
+}
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum State {
@@ -30,7 +46,7 @@ pub(super) enum State {
 
 impl Default for Stream {
     fn default() -> Self {
-        Stream(State::Bytes(Vec::new()))
+        State::Bytes(Vec::new()).into()
     }
 }
 
@@ -39,7 +55,7 @@ impl Detokenizer {
     pub(super) fn after(&self, context: &[u32]) -> Stream {
         let Some(decoder) = self.decoder() else {
             let pieces: Vec<String> = context.iter().map(|&id| self.piece(id)).collect();
-            return Stream(State::Pieces { read: pieces.len(), pieces });
+            return State::Pieces { read: pieces.len(), pieces }.into();
         };
         self.behind(decoder, context.iter().map(|&id| decoder.piece(id)))
     }
@@ -55,16 +71,16 @@ impl Detokenizer {
                         bytes.extend_from_slice(text);
                     }
                 }
-                Stream(State::Bytes(unfinished(&bytes).to_vec()))
+                State::Bytes(unfinished(&bytes).to_vec()).into()
             }
             Kind::ByteFallback { strips_first } => {
                 let mut state = Fallback { at_start: strips_first, ..Fallback::default() };
                 context.for_each(|piece| fall_back(&mut state, piece, &mut ignored));
                 state.at_start &= ignored.is_empty();
-                Stream(State::Fallback(state))
+                State::Fallback(state).into()
             }
             Kind::Metaspace { strips_first } => {
-                Stream(State::Marks { at_start: strips_first && context.count() == 0 })
+                State::Marks { at_start: strips_first && context.count() == 0 }.into()
             }
         }
     }
@@ -76,7 +92,7 @@ impl Detokenizer {
 
     /// Whether a stream, perhaps from a client, is one of this tokenizer's.
     pub fn check(&self, stream: &Stream) -> bool {
-        match (&stream.0, self.decoder().map(Decoder::kind)) {
+        let sound = match (&stream.state, self.decoder().map(Decoder::kind)) {
             (State::Bytes(pending), Some(Kind::ByteLevel)) => pending.len() < LONGEST,
             (State::Fallback(state), Some(Kind::ByteFallback { .. })) => {
                 state.run.len() < 4 * LONGEST && state.given <= state.run.len()
@@ -88,7 +104,8 @@ impl Detokenizer {
                     && pieces.iter().all(|piece| piece.len() <= 4 * self.tokenizer.longest_token_chars().max(6))
             }
             _ => false,
-        }
+        };
+        sound && stream.tail.check()
     }
 
     /// Go on with `ids`; their text goes to `out`.
@@ -96,8 +113,10 @@ impl Detokenizer {
         let flags = self.flags();
         let of = |id: u32| flags.get(id as usize).copied().unwrap_or(0);
         let skips = specials == Specials::Skip;
-        let Some(decoder) = self.decoder() else { return self.push_pieces(stream, ids, specials, out) };
-        match &mut stream.0 {
+        let Stream { state, tail } = stream;
+        let out = &mut tail.on(out);
+        let Some(decoder) = self.decoder() else { return self.push_pieces(state, ids, specials, out) };
+        match state {
             State::Bytes(pending) => {
                 let mut bytes = std::mem::take(pending);
                 bytes.reserve(ids.len() * 5);
@@ -157,7 +176,10 @@ impl Detokenizer {
 
     /// The end: what was held back is not to become a character any more.
     pub fn finish<O: Output>(&self, stream: &mut Stream, out: &mut O) -> Result<()> {
-        match &mut stream.0 {
+        let Stream { state, tail } = stream;
+        let mut held = tail.on(out);
+        let out = &mut held;
+        match state {
             State::Bytes(pending) => flush_bytes(pending, out),
             State::Fallback(state) => state.end_run(out),
             State::Marks { .. } => {}
@@ -170,11 +192,12 @@ impl Detokenizer {
                 *read = 0;
             }
         }
+        held.end();
         Ok(())
     }
 
-    fn push_pieces<O: Output>(&self, stream: &mut Stream, ids: &[u32], specials: Specials, out: &mut O) -> Result<()> {
-        let State::Pieces { pieces, read } = &mut stream.0 else { return Ok(()) };
+    fn push_pieces<O: Output>(&self, state: &mut State, ids: &[u32], specials: Specials, out: &mut O) -> Result<()> {
+        let State::Pieces { pieces, read } = state else { return Ok(()) };
         for &id in ids {
             if self.is_skipped(id, specials) {
                 continue;
@@ -255,7 +278,7 @@ pub(super) fn give_bytes(bytes: &[u8], out: &mut impl Output) -> usize {
                     out.text(std::str::from_utf8(text).unwrap_or_default());
                 }
                 let Some(length) = error.error_len() else { return behind.len() };
-                out.text(REPLACEMENT);
+                out.text("\u{FFFD}");
                 rest = &behind[length..];
             }
         }
@@ -264,7 +287,7 @@ pub(super) fn give_bytes(bytes: &[u8], out: &mut impl Output) -> usize {
 
 fn flush_bytes(bytes: &mut Vec<u8>, out: &mut impl Output) {
     if give_bytes(bytes, out) > 0 {
-        out.text(REPLACEMENT);
+        out.text("\u{FFFD}");
     }
     bytes.clear();
 }

@@ -3,7 +3,8 @@
 //! A stock vLLM can go on with it, and we with one of its own.
 
 use super::stream::State;
-use super::{Detokenizer, Specials, Stream};
+use super::tail::REPLACEMENT;
+use super::{Detokenizer, Output as _, Specials, Stream};
 use crate::error::{Error, Result};
 use crate::tokenizer::decode::{Kind, Piece, fallback_byte, level_bytes, level_piece, push_spaced};
 
@@ -57,23 +58,29 @@ impl Detokenizer {
         let owned = |pieces: &[&str]| pieces.iter().map(|&piece| piece.to_owned()).collect();
         let mut window = Window { given: owned(&pieces[prefix..read]), held: owned(&pieces[read..]) };
         let before = out.len();
-        let stream = match self.decoder() {
+        let stream: Stream = match self.decoder() {
             None => {
-                let stream = Stream(State::Pieces { pieces: owned(&pieces[prefix..]), read: read - prefix });
+                let stream = State::Pieces { pieces: owned(&pieces[prefix..]), read: read - prefix }.into();
                 if !self.check(&stream) {
                     return Err(damaged("`prev_tokens` are no pieces of this model's vocabulary"));
                 }
                 stream
             }
-            Some(decoder) if decoder.kind() == Kind::ByteLevel => Stream(load_bytes(&window, out)),
+            Some(decoder) if decoder.kind() == Kind::ByteLevel => load_bytes(&window, out),
             Some(decoder) => {
                 let spaced: Vec<(Option<u8>, Vec<u8>)> = pieces[prefix..].iter().map(|piece| read_piece(piece)).collect();
                 let (given, held) = spaced.split_at(read - prefix);
                 let mut stream = self.behind(decoder, given.iter().map(as_piece));
-                match &mut stream.0 {
+                stream.tail.flooded = match &stream.state {
+                    State::Fallback(state) => state.broken,
+                    _ => false,
+                };
+                let Stream { state, tail } = &mut stream;
+                let mut out = tail.on(out);
+                match state {
                     State::Fallback(state) => {
                         for piece in held.iter().map(as_piece) {
-                            super::stream::fall_back(state, piece, out);
+                            super::stream::fall_back(state, piece, &mut out);
                         }
                     }
                     State::Marks { at_start } => *at_start &= held.is_empty(),
@@ -118,17 +125,31 @@ impl Detokenizer {
 
     /// Where less is held back than whole pieces, say so with pieces that decode to the same.
     fn settle(&self, stream: &Stream, window: &mut Window) {
-        match &stream.0 {
-            State::Bytes(pending) if window.held.is_empty() && !pending.is_empty() => {
+        let flooded = stream.tail.flooded;
+        match &stream.state {
+            State::Bytes(pending) if window.held.is_empty() => {
                 let mut bytes = all_bytes(&window.given);
-                bytes.truncate(bytes.len().saturating_sub(pending.len()));
+                let held = if flooded { pending.len() } else { unclear_bytes(&bytes).max(pending.len()) };
+                if held == 0 {
+                    return;
+                }
+                let clear = bytes.len().saturating_sub(held);
+                window.held = vec![level_piece(&bytes[clear..])];
+                bytes.truncate(clear);
                 window.given = vec![level_piece(&bytes)];
-                window.held = vec![level_piece(pending)];
             }
-            State::Fallback(state) if state.broken => {
-                // One byte that is no character's makes none of all that follow.
+            State::Fallback(state) if flooded && window.held.is_empty() => {
+                // One byte that is no character's makes none of all that follow it.
                 window.given = vec!["<0xFF>".to_owned()];
-                window.held.clear();
+                if !state.broken {
+                    window.given.push(String::new());
+                    window.held = state.run.iter().map(|byte| format!("<0x{byte:02X}>")).collect();
+                }
+            }
+            State::Fallback(_) | State::Marks { .. } if stream.tail.held > 0 && window.held.is_empty() => {
+                let Some(last) = window.given.last_mut() else { return };
+                let clear = last.trim_end_matches(REPLACEMENT).len();
+                window.held = vec![last.split_off(clear)];
             }
             State::Pieces { pieces, read } => {
                 window.given = pieces[..*read].to_vec();
@@ -137,6 +158,16 @@ impl Detokenizer {
             _ => {}
         }
     }
+}
+
+/// Bytes at the end that are no characters.
+fn unclear_bytes(bytes: &[u8]) -> usize {
+    let clear = bytes.utf8_chunks().fold((0, 0), |(at, clear), chunk| {
+        let text = chunk.valid().trim_end_matches(REPLACEMENT).len();
+        let end = at + chunk.valid().len() + chunk.invalid().len();
+        (end, if text > 0 { at + text } else { clear })
+    });
+    bytes.len() - clear.1
 }
 
 fn damaged(why: &str) -> Error {
@@ -153,14 +184,21 @@ fn all_bytes(pieces: &[String]) -> Vec<u8> {
     all
 }
 
-fn load_bytes(window: &Window, out: &mut String) -> State {
+fn load_bytes(window: &Window, out: &mut String) -> Stream {
     let mut bytes = all_bytes(&window.given);
-    let known = String::from_utf8_lossy(&bytes).chars().count();
+    let known = String::from_utf8_lossy(&bytes);
+    let flooded = known.ends_with(REPLACEMENT);
+    let known = known.chars().count();
     bytes.extend(all_bytes(&window.held));
     let mut text = String::new();
     let held = super::stream::give_bytes(&bytes, &mut text);
-    out.extend(text.chars().skip(known));
-    State::Bytes(bytes[bytes.len() - held..].to_vec())
+    let mut stream = Stream::from(State::Bytes(bytes[bytes.len() - held..].to_vec()));
+    stream.tail.flooded = flooded;
+    let new: String = text.chars().skip(known).collect();
+    if !new.is_empty() {
+        stream.tail.on(out).text(&new);
+    }
+    stream
 }
 
 fn read_piece(piece: &str) -> (Option<u8>, Vec<u8>) {
