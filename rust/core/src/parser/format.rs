@@ -31,6 +31,9 @@ pub struct ToolFormat {
     /// Where a call may open.
     #[serde(default)]
     pub opens: Opens,
+    /// What opens a call is also found in prose: an answer that ends behind it has it for its text.
+    #[serde(default)]
+    pub opener_is_text: bool,
     pub body: Body,
     #[serde(default)]
     pub content: ContentRules,
