@@ -242,8 +242,7 @@ impl Machine<'_> {
             }
             Phase::List | Phase::Object | Phase::Python | Phase::Literal | Phase::Echo => {
                 if self.state.phase == Phase::Echo && role == Role::CallClose {
-                    self.state.raw.clear();
-                    self.state.phase = Phase::Content;
+                    self.end_echo();
                     return Ok(());
                 }
                 let made_text = self.finish_body(false);

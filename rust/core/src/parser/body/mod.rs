@@ -82,7 +82,7 @@ impl Machine<'_> {
         self.state.phase = Phase::Content;
         // The beginning of a call behind its marker is markup.
         let shown = self.state.bare || echo || self.format.is_some_and(|format| format.opener_is_text);
-        let text = (!cut || shown) && !raw.trim().is_empty();
+        let text = (!cut || shown) && (echo || !raw.trim().is_empty());
         if text {
             self.content(&raw);
         }
@@ -119,8 +119,7 @@ impl Machine<'_> {
         }
         let end = match set.find(text, last) {
             Found::Marker { start: 0, end, role: Role::CallClose } => {
-                self.state.raw.clear();
-                self.state.phase = Phase::Content;
+                self.end_echo();
                 return Ok(Some(end));
             }
             Found::Marker { start: 0, .. } => {
@@ -136,6 +135,14 @@ impl Machine<'_> {
             self.finish_body(false);
         }
         Ok(Some(end))
+    }
+
+    /// The closer of what was written again, which is dropped; blanks are no echo.
+    pub(super) fn end_echo(&mut self) {
+        if !self.state.raw.trim().is_empty() {
+            self.state.raw.clear();
+        }
+        self.finish_body(false);
     }
 
     /// The whole text is the arguments of one tool.
