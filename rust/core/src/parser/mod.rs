@@ -6,6 +6,7 @@
 
 mod adjust;
 mod attributes;
+pub mod auto;
 mod body;
 pub mod cases;
 mod format;

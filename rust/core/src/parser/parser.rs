@@ -223,7 +223,7 @@ impl Parser {
     }
 
     fn rules<'r>(&'r self, request: &'r ParseRequest<'r>) -> Rules<'r> {
-        let auto = request.tool_choice == ToolChoice::Auto && !request.tools.is_empty();
+        let auto = request.tool_choice == ToolChoice::Auto && (request.any_tool || !request.tools.is_empty());
         let truth = |key: &str, wanted: bool| {
             let value = request.chat_template_kwargs.and_then(|kwargs| kwargs.get(key));
             matches!(value, Some(crate::json::Json::Bool(given)) if *given == wanted)
