@@ -273,3 +273,30 @@ class Tokenizer:
 
     def cache_stats(self) -> tuple[int, int, int, int]:
         """Hits, misses, bytes and entries of the cache of segments."""
+
+def parse_case(
+    case: str,
+    *,
+    tool_parser: str | None = None,
+    reasoning_parser: str | None = None,
+    tool_formats: Sequence[str] = [],
+) -> str:
+    """Answer a case: a JSON object with `text` and what it is read with; the answer is JSON too."""
+
+def parse_text(
+    text: str,
+    *,
+    tool_parser: str | None = None,
+    reasoning_parser: str | None = None,
+    tool_formats: Sequence[str] = [],
+) -> str:
+    """Read a whole text; the message is JSON."""
+
+def parser_names() -> tuple[list[str], list[str]]:
+    """The names of the built-in tool formats and of the reasoning formats."""
+
+def tool_format_names(toml: str) -> list[str]:
+    """The names of the formats in a TOML text; a `SetupError` says what is wrong with it."""
+
+def choose_parsers(architectures: Sequence[str], template: str) -> tuple[str | None, str | None]:
+    """What `auto` stands for: the tool format and the reasoning format, where they are known."""

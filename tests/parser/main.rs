@@ -3,4 +3,5 @@
 mod formats;
 mod known_bugs;
 mod properties;
+mod structural_tags;
 mod support;

@@ -10,6 +10,12 @@ use crate::support::{Case, case};
 
 const REASONING: [&str; 6] = ["", "qwen3", "deepseek_r1", "glm45", "gemma4", "mistral"];
 
+/// So many cases, or `$FASTRENDER_PROPTEST_FACTOR` times as many.
+fn cases(number: u32) -> u32 {
+    let factor = std::env::var("FASTRENDER_PROPTEST_FACTOR").ok().and_then(|factor| factor.parse().ok());
+    number * factor.unwrap_or(1)
+}
+
 /// Fragments that formats are made of, and such that are almost that.
 fn fragments() -> Vec<String> {
     let mut all: Vec<String> = writers().iter().flat_map(|writer| writer.fragments.iter().map(|text| (*text).to_owned())).collect();
@@ -46,7 +52,7 @@ fn at_cuts(case: &Case, parser: &Parser, cuts: &[usize]) -> Result<crate::suppor
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(24), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_text_in_any_chunks_gives_the_same(text in soup(), which in 0..writers().len(), reasoning in 0..REASONING.len(), cuts in prop::collection::vec(0..120usize, 0..6), tokens in any::<bool>()) {
@@ -77,7 +83,7 @@ fn check_chunks(writer: &Writer, reasoning: &'static str, text: &str, mut cuts: 
 #[test]
 fn mostly_well_formed_text_in_any_chunks_gives_the_same() {
     for writer in writers() {
-        let config = ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() };
+        let config = ProptestConfig { cases: cases(40), failure_persistence: None, ..ProptestConfig::default() };
         let mut runner = proptest::test_runner::TestRunner::new(config);
         let input = (soup_of(&writer), 0..REASONING.len(), prop::collection::vec(0..120usize, 0..6), any::<bool>());
         let result = runner.run(&input, |(text, reasoning, cuts, tokens)| {
@@ -133,7 +139,7 @@ fn arguments_sent_are_a_prefix_of_the_final_ones() {
 fn an_answer_cut_anywhere_keeps_its_text_and_shows_no_markup() {
     for writer in writers() {
         let call = (writer.write)(&[("get_weather", r#"{"city": "Oslo", "days": 3}"#)]);
-        let before = if writer.at_start { "" } else { "Let me look." };
+        let before = if writer.at_start || writer.name == "openai" { "" } else { "Let me look." };
         let text = format!("{before}{call}");
         for (end, _) in text.char_indices().skip(before.len()) {
             let case = case(writer.name, "", &text[..end]).cut();
@@ -141,7 +147,8 @@ fn an_answer_cut_anywhere_keeps_its_text_and_shows_no_markup() {
             let once = case.streamed(&parser, &[]).0;
             assert!(once.content.starts_with(before), "{} cut at {end}: {once:?}", writer.name);
             let opener = writer.fragments[0];
-            assert!(writer.at_start || !once.content.contains(opener), "{} cut at {end}: {once:?}", writer.name);
+            // What also stands in prose is not markup by itself.
+            assert!(writer.at_start || writer.name == "phi4_mini_json" || !once.content.contains(opener), "{} cut at {end}: {once:?}", writer.name);
             assert_eq!(once.reason, "length");
             let every: Vec<usize> = (0..case.pieces().len()).collect();
             assert_eq!(case.streamed(&parser, &every).0, once, "{} cut at {end}", writer.name);
@@ -231,7 +238,7 @@ fn a_value_that_must_be_held_is_bounded() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(300), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn no_state_from_outside_makes_it_panic(

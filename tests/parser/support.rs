@@ -107,6 +107,7 @@ impl Case {
         work(&ParseRequest {
             tools: ParseRequest::tools_of(&tools),
             tool_choice: self.choice.clone(),
+            any_tool: false,
             parallel_tool_calls: self.parallel,
             include_reasoning: self.include_reasoning,
             chat_template_kwargs: Some(&kwargs),

@@ -6,6 +6,7 @@ mod convert;
 mod derender;
 mod error;
 mod media;
+mod parser;
 mod plain_request;
 mod renderer;
 mod template;
@@ -23,6 +24,8 @@ mod _native {
     use super::plain_request::read_plain_request;
     #[pymodule_export]
     use super::media::{Image, ImageProcessor, MediaHasher, MediaReference, Pending};
+    #[pymodule_export]
+    use super::parser::{choose_parsers, parse_case, parse_text, parser_names, tool_format_names};
     #[pymodule_export]
     use super::renderer::Renderer;
 

@@ -45,6 +45,7 @@ pub fn answer(case: &str, defaults: &CaseDefaults<'_>) -> Result<String> {
     let request = ParseRequest {
         tools: ParseRequest::tools_of(&tools),
         tool_choice: read_tool_choice(case)?,
+        any_tool: false,
         parallel_tool_calls,
         include_reasoning: fields.bool("include_reasoning")?.unwrap_or(true),
         chat_template_kwargs: case.present("chat_template_kwargs").and_then(Json::as_object),
@@ -65,6 +66,23 @@ pub fn answer(case: &str, defaults: &CaseDefaults<'_>) -> Result<String> {
     }
     let mut bytes = Vec::new();
     Json::Object(out).write(&mut bytes);
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Read the text of a person who wants to see what a parser makes of it: a message as JSON. Calls of any tool count.
+pub fn read(text: &str, defaults: &CaseDefaults<'_>) -> Result<String> {
+    let options = ParserOptions {
+        tool_parser: defaults.tool_parser,
+        reasoning_parser: defaults.reasoning_parser,
+        tool_formats: defaults.tool_formats,
+        ..ParserOptions::default()
+    };
+    let parser = Parser::new(&options, &|_| None)?;
+    let tool_choice = crate::protocol::tools::ToolChoice::Auto;
+    let request = ParseRequest { tool_choice, any_tool: true, id_seed: text.as_bytes(), ..ParseRequest::default() };
+    let message = parser.whole(&request, [Piece::Text(text)], Some("stop"))?;
+    let mut bytes = Vec::new();
+    message_json(&message).write(&mut bytes);
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 

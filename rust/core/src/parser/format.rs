@@ -31,6 +31,9 @@ pub struct ToolFormat {
     /// Where a call may open.
     #[serde(default)]
     pub opens: Opens,
+    /// What opens a call is also found in prose: an answer that ends behind it has it for its text.
+    #[serde(default)]
+    pub opener_is_text: bool,
     pub body: Body,
     #[serde(default)]
     pub content: ContentRules,
@@ -239,9 +242,22 @@ pub enum Ids {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RequestRules {
-    /// Special tokens are kept in the engine's text whenever the parser is in use, not only when tools are offered.
     #[serde(default)]
-    pub always_keeps_special_tokens: bool,
+    pub special_tokens: SpecialTokens,
+    /// A forced call is a list of objects with `name` and a member of this name.
+    #[serde(default)]
+    pub forced_list_of: Option<String>,
+}
+
+/// When the engine's text must keep its special tokens, lest markers be lost.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SpecialTokens {
+    #[default]
+    AsRequested,
+    Kept,
+    /// Only where a tool may be called.
+    KeptWithTools,
 }
 
 /// How a model marks its reasoning.
@@ -294,6 +310,9 @@ pub struct ReasoningFormat {
     /// Text that opens reasoning although the marker is missing.
     #[serde(default)]
     pub unmarked_start: Option<String>,
+    /// The engine's text must keep its special tokens.
+    #[serde(default)]
+    pub keeps_special_tokens: bool,
     /// Harmony does the work.
     #[serde(default)]
     pub harmony: bool,

@@ -176,8 +176,7 @@ impl Machine<'_> {
         match self.state.phase {
             Phase::Reasoning => self.reasoning_text(text),
             Phase::Content => self.content(text),
-            // Blanks belong to the markup; text is none, and not lost.
-            Phase::Preamble if !text.trim().is_empty() => self.content(text),
+            Phase::Preamble => self.preamble_text(text),
             Phase::Name | Phase::Key => {
                 if self.state.text.len() + text.len() > MAX_NAME_BYTES {
                     return self.overlong(text);
@@ -189,6 +188,19 @@ impl Machine<'_> {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Blanks around the markup belong to it; text is none, and not lost.
+    fn preamble_text(&mut self, text: &str) {
+        self.state.text.push_str(text);
+        let end = self.state.text.trim_end().len();
+        if end > 0 {
+            let blank = self.state.text.split_off(end);
+            let text = std::mem::replace(&mut self.state.text, blank);
+            self.content(&text);
+        } else if self.state.text.len() > self.limit {
+            self.state.text.clear();
+        }
     }
 
     /// A name that is none, or a key that is none.
@@ -230,8 +242,7 @@ impl Machine<'_> {
             }
             Phase::List | Phase::Object | Phase::Python | Phase::Literal | Phase::Echo => {
                 if self.state.phase == Phase::Echo && role == Role::CallClose {
-                    self.state.raw.clear();
-                    self.state.phase = Phase::Content;
+                    self.end_echo();
                     return Ok(());
                 }
                 let made_text = self.finish_body(false);
@@ -287,11 +298,15 @@ impl Machine<'_> {
         match role {
             Role::SectionOpen => {
                 self.sink.opened();
+                self.state.text.clear();
                 self.state.phase = Phase::Preamble;
             }
             Role::CallOpen => self.begin_body(text)?,
             Role::SectionClose => self.state.phase = Phase::Content,
-            Role::CallClose => self.state.phase = self.behind_call(),
+            Role::CallClose => {
+                self.state.text.clear();
+                self.state.phase = self.behind_call();
+            }
             _ => {}
         }
         Ok(())

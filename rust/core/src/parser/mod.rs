@@ -4,7 +4,9 @@
 //! In: pieces of text and added tokens, as the detokenizer hands them over. Out: deltas or a message. Decoding, stop
 //! strings and the wire are elsewhere.
 
+mod adjust;
 mod attributes;
+pub mod auto;
 mod body;
 pub mod cases;
 mod format;
@@ -23,7 +25,9 @@ mod stream;
 mod structural_tag;
 mod whole;
 
+pub use adjust::Adjustment;
 pub use format::{ReasoningFormat, ToolFormat};
 pub use parser::{DEFAULT_VALUE_LIMIT, Parser, ParserOptions};
 pub use request::{CallDelta, Deltas, Message, ParseRequest, Piece, Tool, ToolCall};
 pub use state::State;
+pub use structural_tag::{Constraint, Requested, StrictLevel};

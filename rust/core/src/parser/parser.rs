@@ -10,6 +10,7 @@ use super::request::{Deltas, Message, ParseRequest, Piece};
 use super::sink::Sink;
 use super::state::{MachineState, Phase, State, Tools};
 use super::stream::{Rules, Stream};
+use super::structural_tag::StrictLevel;
 use super::whole::Whole;
 use crate::error::{Error, Result};
 use crate::protocol::tools::ToolChoice;
@@ -32,6 +33,8 @@ pub struct ParserOptions<'a> {
     pub value_limit: usize,
     /// Take arguments out of a JSON string that holds them once more encoded.
     pub unwrap_string_arguments: bool,
+    /// `--tool-strict-level`; none for the format's own.
+    pub strict_level: Option<StrictLevel>,
     /// Stream as little as the reference does of a format that it does not stream.
     pub reference_streams: bool,
 }
@@ -45,6 +48,7 @@ impl Default for ParserOptions<'_> {
             model_type: None,
             value_limit: DEFAULT_VALUE_LIMIT,
             unwrap_string_arguments: true,
+            strict_level: None,
             reference_streams: false,
         }
     }
@@ -62,6 +66,7 @@ pub struct Parser {
     id_style: ids::Style,
     value_limit: usize,
     unwraps_strings: bool,
+    strict_level: Option<StrictLevel>,
     fingerprint: u64,
 }
 
@@ -82,6 +87,7 @@ impl Parser {
             id_style: ids::style(tools.as_ref().map(|format| format.ids).unwrap_or_default(), options.model_type),
             value_limit: options.value_limit,
             unwraps_strings: options.unwrap_string_arguments,
+            strict_level: options.strict_level,
             fingerprint: fingerprint(options),
             tools,
             reasoning,
@@ -104,6 +110,10 @@ impl Parser {
 
     pub fn reasoning_format(&self) -> Option<&ReasoningFormat> {
         self.reasoning.as_ref()
+    }
+
+    pub(crate) fn strict_level(&self) -> Option<StrictLevel> {
+        self.strict_level
     }
 
     pub(crate) fn fingerprint(&self) -> u64 {
@@ -213,7 +223,7 @@ impl Parser {
     }
 
     fn rules<'r>(&'r self, request: &'r ParseRequest<'r>) -> Rules<'r> {
-        let auto = request.tool_choice == ToolChoice::Auto && !request.tools.is_empty();
+        let auto = request.tool_choice == ToolChoice::Auto && (request.any_tool || !request.tools.is_empty());
         let truth = |key: &str, wanted: bool| {
             let value = request.chat_template_kwargs.and_then(|kwargs| kwargs.get(key));
             matches!(value, Some(crate::json::Json::Bool(given)) if *given == wanted)

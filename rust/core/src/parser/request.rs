@@ -31,6 +31,8 @@ pub struct Tool<'a> {
 pub struct ParseRequest<'a> {
     pub tools: Vec<Tool<'a>>,
     pub tool_choice: ToolChoice,
+    /// With `auto`, calls are passed on although the request has no tools.
+    pub any_tool: bool,
     /// Only an explicit false keeps all but the first call back.
     pub parallel_tool_calls: Option<bool>,
     pub include_reasoning: bool,
@@ -49,6 +51,7 @@ impl Default for ParseRequest<'_> {
         ParseRequest {
             tools: Vec::new(),
             tool_choice: ToolChoice::None,
+            any_tool: false,
             parallel_tool_calls: None,
             include_reasoning: true,
             chat_template_kwargs: None,

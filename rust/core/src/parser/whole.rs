@@ -152,8 +152,9 @@ impl Sink for Whole<'_> {
     fn reasoning_end(&mut self) {}
 
     fn content(&mut self, text: &str) {
+        let apart = std::mem::take(&mut self.apart.1) && !(self.before.is_empty() && self.after.is_empty());
         let content = if self.called { &mut self.after } else { &mut self.before };
-        if std::mem::take(&mut self.apart.1) && !content.is_empty() {
+        if apart {
             content.push('\n');
         }
         content.push_str(text);

@@ -26,8 +26,8 @@ impl Machine<'_> {
                     self.state.literal.at = LiteralAt::Name;
                     return Ok(Some(prefix.len()));
                 }
-                if !last && prefixes.iter().any(|prefix| prefix.starts_with(text)) {
-                    return Ok(None);
+                if prefixes.iter().any(|prefix| prefix.starts_with(text)) {
+                    return Ok(if last { Some(text.len()) } else { None });
                 }
                 self.unexpected(text, 0, last)
             }

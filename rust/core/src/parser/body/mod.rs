@@ -41,27 +41,19 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// The text goes on at `at` otherwise than the body can: with a closer, or it is no call.
+    /// The text goes on at `at` otherwise than the body can: with a closer, or it is no call. What is before is dealt with.
     fn unexpected(&mut self, text: &str, at: usize, last: bool) -> Result<Step> {
         let rest = &text.as_bytes()[at..];
         let found = self.grammar.set(self.state.phase).map_or(At::Nothing, |set| set.at(rest, false));
         match found {
             At::Marker(length, role) => {
-                self.keep_raw(&text[..at])?;
                 self.marker(role, &text[at..at + length])?;
                 Ok(Some(at + length))
             }
-            At::Unfinished if last => {
-                // A closer that is cut off is markup.
-                self.keep_raw(&text[..at])?;
-                Ok(Some(text.len()))
-            }
-            At::Unfinished => {
-                self.keep_raw(&text[..at])?;
-                Ok(Some(at).filter(|at| *at > 0))
-            }
+            // A closer that is cut off is markup.
+            At::Unfinished if last => Ok(Some(text.len())),
+            At::Unfinished => Ok(Some(at).filter(|at| *at > 0)),
             At::Nothing => {
-                self.keep_raw(&text[..at])?;
                 self.fail()?;
                 Ok(Some(at))
             }
@@ -89,7 +81,8 @@ impl Machine<'_> {
         let echo = self.state.phase == Phase::Echo;
         self.state.phase = Phase::Content;
         // The beginning of a call behind its marker is markup.
-        let text = (!cut || self.state.bare || echo) && !raw.trim().is_empty();
+        let shown = self.state.bare || echo || self.format.is_some_and(|format| format.opener_is_text);
+        let text = (!cut || shown) && (echo || !raw.trim().is_empty());
         if text {
             self.content(&raw);
         }
@@ -117,10 +110,16 @@ impl Machine<'_> {
     /// Behind a closed call: what looks like the call written again is dropped if its closer follows.
     pub(super) fn echo(&mut self, text: &str, last: bool) -> Result<Step> {
         let Some(set) = self.grammar.set(Phase::Echo) else { return Ok(Some(text.len())) };
+        let first = |text: &str| text.trim_start().chars().next();
+        let suspect = first(&self.state.raw).or_else(|| first(text)).is_none_or(|first| first == '[');
+        let closer = matches!(set.at(text.as_bytes(), last), At::Marker(_, Role::CallClose) | At::Unfinished);
+        if !suspect && !closer {
+            self.finish_body(false);
+            return Ok(Some(0));
+        }
         let end = match set.find(text, last) {
             Found::Marker { start: 0, end, role: Role::CallClose } => {
-                self.state.raw.clear();
-                self.state.phase = Phase::Content;
+                self.end_echo();
                 return Ok(Some(end));
             }
             Found::Marker { start: 0, .. } => {
@@ -132,12 +131,18 @@ impl Machine<'_> {
             Found::Plain(end) => end,
         };
         self.state.raw.push_str(&text[..end]);
-        let first = self.state.raw.trim_start().chars().next();
-        let suspect = first.is_none_or(|first| first == '[');
-        if !suspect || (self.state.raw.len() > self.limit && !self.state.whole) {
+        if self.state.raw.len() > self.limit && !self.state.whole {
             self.finish_body(false);
         }
         Ok(Some(end))
+    }
+
+    /// The closer of what was written again, which is dropped; blanks are no echo.
+    pub(super) fn end_echo(&mut self) {
+        if !self.state.raw.trim().is_empty() {
+            self.state.raw.clear();
+        }
+        self.finish_body(false);
     }
 
     /// The whole text is the arguments of one tool.

@@ -56,16 +56,14 @@ impl Machine<'_> {
         let was_in_call = self.state.in_call;
         let mut at = 0;
         while at < text.len() && self.state.phase == before {
-            match self.object_step(&text[at..])? {
-                Some(done) => at += done,
-                None => return self.unexpected(text, at, last),
+            let Some(done) = self.object_step(&text[at..])? else { return self.unexpected(text, at, last) };
+            if self.state.phase == before {
+                self.keep_raw(&text[at..at + done])?;
             }
+            at += done;
             if self.state.in_call != was_in_call {
                 break;
             }
-        }
-        if self.state.phase == before {
-            self.keep_raw(&text[..at])?;
         }
         Ok(Some(at))
     }

@@ -15,13 +15,13 @@ impl Machine<'_> {
         let (phase, in_call) = (self.state.phase, self.state.in_call);
         let mut at = 0;
         while at < text.len() && self.state.phase == phase && self.state.in_call == in_call {
-            match self.python_step(&text[at..])? {
-                Some(done) => at += done,
-                None => return self.unexpected(text, at, last),
+            let behind_call = self.state.python.at == PythonAt::AfterCall;
+            let Some(done) = self.python_step(&text[at..])? else { return self.unexpected(text, at, last) };
+            let ended = !behind_call && self.state.python.at == PythonAt::AfterCall;
+            if self.state.phase == phase && !ended {
+                self.keep_raw(&text[at..at + done])?;
             }
-        }
-        if self.state.phase == phase && !in_call {
-            self.keep_raw(&text[..at])?;
+            at += done;
         }
         Ok(Some(at))
     }

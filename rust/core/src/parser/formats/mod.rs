@@ -15,7 +15,7 @@ macro_rules! files {
 static TOOLS: LazyLock<Vec<ToolFormat>> = LazyLock::new(|| {
     let files = files!("tools":
         "hermes" "qwen3_coder" "llama3_json" "mistral" "mistral_list" "deepseek_v3" "deepseek_v31" "deepseek_v32"
-        "deepseek_v4" "deepseek_v41" "glm45" "kimi_k2" "openai" "minimax_m2" "gemma4" "granite" "granite4" "pythonic"
+        "deepseek_v4" "deepseek_v41" "glm45" "ling3" "kimi_k2" "openai" "minimax_m2" "gemma4" "granite" "granite4" "pythonic"
         "llama4_pythonic" "olmo3" "lfm2" "seed_oss" "step3p5" "step5" "mimo" "longcat" "hunyuan_a13b"
         "phi4_mini_json" "jamba" "internlm" "xlam" "ernie45"
     );
