@@ -113,6 +113,7 @@ impl<'r> Parsing<'r> {
         ParseRequest {
             tools: self.tools.clone(),
             tool_choice: self.request.tool_choice.clone(),
+            any_tool: false,
             parallel_tool_calls: self.request.parallel_tool_calls,
             include_reasoning: self.request.include_reasoning,
             chat_template_kwargs: Some(&self.variables),
