@@ -25,6 +25,8 @@ from fastrender.settings import (
 )
 
 EMBEDDED_MODEL = "fastrender/tiny"
+# A parser of this name is found by the model.
+AUTO = "auto"
 REASONING_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 LOG_LEVELS = ("critical", "error", "warning", "info", "debug", "trace")
 
@@ -101,14 +103,30 @@ class RenderConfig:
     )
     tool_call_parser: str | None = setting(
         None,
-        "Format in which the model writes tool calls.",
-        choices=TOOL_PARSERS,
+        "Format in which the model writes tool calls; `auto` finds it by the model.",
+        native=True,
+    )
+    tool_parser_file: tuple[str, ...] = setting(
+        (), "TOML file with a tool format of one's own.", shape=Shape.REPEATED
+    )
+    tool_strict_level: str | None = setting(
+        None,
+        "How far engines are told to hold tool calls to their form, whatever a request says.",
+        choices=("auto", "function", "parameter"),
+        native=True,
+    )
+    tool_value_bytes: int = setting(
+        64 << 10,
+        "Bytes of a tool's argument that is held back until it is complete.",
+        parse=parse_count,
+        least=1,
+        most=1 << 30,
         native=True,
     )
     reasoning_parser: str | None = setting(
         None,
-        "Format in which the model writes reasoning.",
-        choices=REASONING_PARSERS,
+        "Format in which the model writes reasoning; `auto` finds it by the model.",
+        choices=(*REASONING_PARSERS, AUTO),
         native=True,
     )
     exclude_tools_when_tool_choice_none: bool = setting(
@@ -432,6 +450,13 @@ class RenderConfig:
                 object.__setattr__(self, name, tuple(value))
         if self.enable_auto_tool_choice and not self.tool_call_parser:
             raise ConfigError("--enable-auto-tool-choice needs --tool-call-parser")
+        # With formats of one's own only the native half knows all names.
+        known = (*TOOL_PARSERS, AUTO)
+        if not self.tool_parser_file and self.tool_call_parser not in (None, *known):
+            raise ConfigError(
+                f"tool-call-parser: unknown value `{shown(self.tool_call_parser)}`; "
+                f"known: {', '.join(known)}"
+            )
         if bool(self.ssl_keyfile) != bool(self.ssl_certfile):
             raise ConfigError("--ssl-keyfile and --ssl-certfile go together")
         if self.ssl_certfile is None and (self.ssl_ca_certs is not None or self.ssl_cert_reqs):
@@ -475,7 +500,17 @@ class RenderConfig:
             for name, declaration in declared(type(self)).items()
             if declaration.native
         }
-        return settings | {"chat_template": read_template(self.chat_template, template_names)}
+        return settings | {
+            "chat_template": read_template(self.chat_template, template_names),
+            "tool_formats": [_read_format(path) for path in self.tool_parser_file],
+        }
+
+
+def _read_format(path: str) -> str:
+    try:
+        return pathlib.Path(path).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"tool-parser-file: cannot read `{shown(path)}` ({error})") from error
 
 
 def read_template(value: str | None, template_names: Collection[str] = ()) -> str | None:

@@ -72,7 +72,7 @@ _ENGINE_VALUES = _words(
     show-hidden-metrics-for-version sleep-mode-backend sparse-indexer-topk-backend spec-method
     spec-model spec-tokens speculative-config sse-keep-alive-interval stream-interval
     structured-outputs-config tensor-parallel-size tool-parser-plugin tool-server
-    tool-strict-level ubatch-size watchdog-config watermark watermark-config
+    ubatch-size watchdog-config watermark watermark-config
     weight-transfer-config worker-cls worker-extension-cls
     """
 )

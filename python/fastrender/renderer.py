@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, overload
 
 from fastrender import model_folder
+from fastrender.auto_parsers import parsers_found
 from fastrender._native import Pending
 from fastrender._native import Renderer as NativeRenderer
 from fastrender.config import EMBEDDED_MODEL, RenderConfig
@@ -95,10 +96,9 @@ class Renderer:
     def _open(self, config: RenderConfig) -> None:
         self.config = config
         self.folder: ModelFolder = model_folder.load(config)
-        self.native = NativeRenderer(
-            self.folder.render_spec(config.native_settings(self.folder.spec.chat_templates)),
-            self.folder.tokenizer_json,
-        )
+        settings = config.native_settings(self.folder.spec.chat_templates)
+        settings |= parsers_found(self.folder, settings)
+        self.native = NativeRenderer(self.folder.render_spec(settings), self.folder.tokenizer_json)
         if config.allowed_local_media_path is not None or config.media_use_proxies:
             # What is wrong with these is to be said now.
             self.images  # noqa: B018

@@ -165,6 +165,12 @@ pub struct RenderSettings {
     pub reasoning_effort_map: Map<String, Value>,
     pub enable_auto_tool_choice: bool,
     pub tool_call_parser: Option<String>,
+    /// Tool formats of the operator's own, as TOML.
+    pub tool_formats: Vec<String>,
+    /// `auto`, `function` or `parameter`: how far calls are held to structural tags. None leaves it to the format.
+    pub tool_strict_level: Option<String>,
+    /// Bytes of a tool's argument that is held back until it is complete.
+    pub tool_value_bytes: usize,
     pub reasoning_parser: Option<String>,
     pub exclude_tools_when_tool_choice_none: bool,
     pub interleave_mm_strings: bool,
@@ -200,6 +206,9 @@ impl Default for RenderSettings {
             reasoning_effort_map: Map::new(),
             enable_auto_tool_choice: false,
             tool_call_parser: None,
+            tool_formats: Vec::new(),
+            tool_strict_level: None,
+            tool_value_bytes: 64 << 10,
             reasoning_parser: None,
             exclude_tools_when_tool_choice_none: false,
             interleave_mm_strings: false,

@@ -28,7 +28,7 @@ pub use stream::{OpenStream, Part};
 
 use crate::detokenizer::Detokenizer;
 use crate::error::Result;
-use crate::parser::{Parser, ParserOptions};
+use crate::parser::Parser;
 use crate::protocol::generate::Nulls;
 use crate::protocol::{check_model, parse_body};
 use crate::renderer::{Effort, Renderer};
@@ -48,7 +48,7 @@ pub struct Derenderer {
     templates: Arc<TemplateSet>,
     detokenizer: Detokenizer,
     /// `None` where neither tools nor reasoning are looked for.
-    parser: Option<Parser>,
+    parser: Option<Arc<Parser>>,
     /// The token that the tokenizer says ends an output.
     eos: Option<u32>,
     /// All tokens that do.
@@ -63,20 +63,9 @@ impl Derenderer {
         let (model, settings) = (Arc::clone(&renderer.model), Arc::clone(&renderer.settings));
         let tokenizer = Arc::clone(&renderer.tokenizer);
         let eos = model.tokenizer.eos_token.as_deref().and_then(|token| tokenizer.token_to_id(token));
-        let tools = settings.tool_call_parser.as_deref().filter(|_| settings.enable_auto_tool_choice);
-        let reasoning = settings.reasoning_parser.as_deref();
-        let options = ParserOptions {
-            tool_parser: tools,
-            reasoning_parser: reasoning,
-            model_type: Some(&model.model_type),
-            ..ParserOptions::default()
-        };
-        let parser = (tools.is_some() || reasoning.is_some())
-            .then(|| Parser::new(&options, &|text| tokenizer.added_id(text)))
-            .transpose()?;
         Ok(Self {
             detokenizer: Detokenizer::new(tokenizer, &model.tokenizer.skipped_tokens),
-            parser,
+            parser: renderer.parser.clone(),
             eos,
             eos_ids: model.eos_token_ids.iter().copied().chain(eos).collect(),
             nulls: if settings.omit_null { Nulls::Omit } else { Nulls::Write },
@@ -92,7 +81,7 @@ impl Derenderer {
     }
 
     pub fn parser(&self) -> Option<&Parser> {
-        self.parser.as_ref()
+        self.parser.as_deref()
     }
 
     /// Serve one body, of a whole answer or of a chunk of a stream. `None` for more work than `effort` says.

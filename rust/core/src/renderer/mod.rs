@@ -3,6 +3,7 @@
 mod chat;
 mod completions;
 mod media;
+mod parsing;
 mod tokenize;
 
 use std::borrow::Cow;
@@ -12,6 +13,7 @@ pub use media::{MediaSource, Options as MediaOptions, Pending, PendingMedia, Rea
 
 use crate::error::{Error, Result};
 use crate::json::{Json, Map};
+use crate::parser::Parser;
 use crate::prompt::PromptEncoder;
 use crate::protocol::generate::Nulls;
 use crate::protocol::sampling::SamplingDefaults;
@@ -68,6 +70,8 @@ pub struct Renderer {
     pub(crate) settings: Arc<RenderSettings>,
     pub(crate) tokenizer: Arc<Tokenizer>,
     pub(crate) templates: Arc<TemplateSet>,
+    /// Of the answers; it has a say in what is rendered, too.
+    pub(crate) parser: Option<Arc<Parser>>,
     defaults: SamplingDefaults,
     nulls: Nulls,
     /// The id of the token that images take the place of.
@@ -84,8 +88,17 @@ impl Renderer {
         let defaults = SamplingDefaults::from_spec(&model.default_sampling_params)?;
         let nulls = if settings.omit_null { Nulls::Omit } else { Nulls::Write };
         let image_token = model.image_placeholder.as_ref().map(|token| image_token(&tokenizer, token)).transpose()?;
-        let (model, settings) = (Arc::new(model), Arc::new(settings));
-        Ok(Self { model, settings, tokenizer: Arc::new(tokenizer), templates: Arc::new(templates), defaults, nulls, image_token })
+        let parser = parsing::parser(&model, &settings, &tokenizer)?.map(Arc::new);
+        Ok(Self {
+            model: Arc::new(model),
+            settings: Arc::new(settings),
+            tokenizer: Arc::new(tokenizer),
+            templates: Arc::new(templates),
+            parser,
+            defaults,
+            nulls,
+            image_token,
+        })
     }
 
     pub fn model(&self) -> &ModelSpec {
