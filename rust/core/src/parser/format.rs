@@ -342,6 +342,8 @@ pub enum PromptRule {
     OpenTail,
     /// The prompt says nothing.
     Ignored,
+    /// Nor can anyone else tell from tokens whether reasoning is over: the markers are sentences.
+    Untold,
 }
 
 impl ToolFormat {

@@ -1,6 +1,6 @@
 //! The parser of a server: made once, from names and from the tokenizer's tokens.
 
-use super::format::{ReasoningFormat, ToolFormat};
+use super::format::{PromptRule, ReasoningFormat, ToolFormat};
 use super::formats;
 use super::grammar::{Grammar, Variant, is_harmony};
 use super::ids;
@@ -181,9 +181,9 @@ impl Parser {
         }
     }
 
-    /// Reasoning is over before the answer begins; none without a reasoning format.
+    /// Reasoning is over before the answer begins; none without a reasoning format, or if tokens cannot tell.
     pub fn reasoning_ended(&self, request: &ParseRequest<'_>) -> Option<bool> {
-        let format = self.reasoning.as_ref()?;
+        let format = self.reasoning.as_ref().filter(|format| format.prompt != PromptRule::Untold)?;
         if format.harmony || !reasoning::is_on(format, request) {
             return Some(true);
         }

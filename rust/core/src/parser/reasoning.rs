@@ -37,7 +37,7 @@ pub(crate) fn is_on(format: &ReasoningFormat, request: &ParseRequest<'_>) -> boo
 /// The prompt shows that reasoning is over before the answer begins.
 pub(crate) fn ended_in_prompt(format: &ReasoningFormat, ids: &MarkerIds, prompt: &[u32]) -> bool {
     match format.prompt {
-        PromptRule::Ignored => false,
+        PromptRule::Ignored | PromptRule::Untold => false,
         PromptRule::AnyClose => prompt.iter().any(|id| ids.end.contains(id)),
         PromptRule::LastMarker | PromptRule::OpenTail => {
             let marker = |id: &&u32| ids.end.contains(id) || ids.open.contains(id) || ids.boundaries.contains(id);
