@@ -6,6 +6,7 @@ from typing import Any, final
 
 __all__ = [
     "ChatTemplate",
+    "DerenderStream",
     "Image",
     "ImageProcessor",
     "MediaHasher",
@@ -195,6 +196,34 @@ class Renderer:
     @property
     def backend(self) -> str:
         """Which tokenizer implementation encodes."""
+
+@final
+class DerenderStream:
+    """One streamed answer: an engine's chunks in, a client's chunks out, in order."""
+
+    def __new__(cls, renderer: Renderer, route: str, body: bytes) -> DerenderStream:
+        """`body` is a streamed derender request of `route` without its chunk and state.
+
+        Routes are `chat_derender` and `completions_derender`.
+        """
+
+    @property
+    def includes_usage(self) -> bool:
+        """Whether the request asks for the chunk that tells the usage."""
+
+    def push_chunk(self, chunk: bytes) -> bytes:
+        """The client's chunk for one of the engine's, both JSON."""
+
+    def push(
+        self, token_ids: Sequence[int], *, finish_reason: str | None = None, index: int = 0
+    ) -> bytes:
+        """The client's chunk for these tokens of a choice, as JSON."""
+
+    def finish(self, finish_reason: str = "stop") -> bytes | None:
+        """The client's chunk for the end of all choices that have not ended."""
+
+    def usage_chunk(self) -> bytes:
+        """The chunk that tells how many tokens there were, as JSON."""
 
 class TemplateError(ValueError):
     """A chat template that cannot be compiled, or that failed while rendering."""

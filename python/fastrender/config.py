@@ -374,6 +374,18 @@ class RenderConfig:
         parse=parse_seconds,
         least=0,
     )
+    max_streams: int = setting(
+        1_024,
+        "Derender streams that may be open at once, in each process; beyond it new ones get 503.",
+        parse=parse_count,
+        least=0,
+    )
+    stream_timeout: float = setting(
+        300.0,
+        "Seconds that an engine's chunks may stay away in a derender stream; 0 for no bound.",
+        parse=parse_seconds,
+        least=0,
+    )
     shutdown_timeout: float = setting(
         25.0,
         "Seconds that running requests may take after SIGTERM.",

@@ -52,8 +52,9 @@ impl DerenderStream {
     }
 
     /// The client's chunk for the end of all choices that have not ended; `None` if all have.
-    fn finish<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        let answer = detached(py, || self.lock().finish())?;
+    #[pyo3(signature = (finish_reason="stop"))]
+    fn finish<'py>(&self, py: Python<'py>, finish_reason: &str) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let answer = detached(py, || self.lock().finish(finish_reason))?;
         Ok(answer.map(|answer| PyBytes::new(py, &answer)))
     }
 

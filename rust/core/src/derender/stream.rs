@@ -80,7 +80,7 @@ impl OpenStream {
         &self.opened.borrow_owner().0
     }
 
-    /// Take a chunk of the engine's in, as JSON; the chunk for the client, as JSON. `None` where there is nothing to say.
+    /// Take a chunk of the engine's in, as JSON; the chunk for the client, as JSON.
     pub fn push_chunk(&mut self, chunk: &[u8]) -> Result<Vec<u8>> {
         let (map, _) = parse_body(chunk)?;
         let value = Json::Object(map);
@@ -102,8 +102,8 @@ impl OpenStream {
         self.push(&generated)
     }
 
-    /// The choices that have begun and not ended are ended; the chunk for the client, as JSON.
-    pub fn finish(&mut self) -> Result<Option<Vec<u8>>> {
+    /// The choices that have begun and not ended are ended for this reason; the chunk for the client, as JSON.
+    pub fn finish(&mut self, finish_reason: &str) -> Result<Option<Vec<u8>>> {
         let open: Vec<i64> =
             self.choices.iter().filter(|(_, progress)| !progress.finished).map(|(index, _)| *index).collect();
         if open.is_empty() {
@@ -111,7 +111,7 @@ impl OpenStream {
         }
         let choice = |index| Choice {
             index,
-            finish_reason: Some("stop"),
+            finish_reason: Some(finish_reason),
             stop_reason: StopReason::None,
             token_ids: None,
             logprobs: None,

@@ -16,6 +16,11 @@ pub(super) trait Buffer: Output + Default + Clone + Serialize + DeserializeOwned
     /// Take the first bytes away.
     fn take_front(&mut self, bytes: usize) -> Self;
     fn truncate(&mut self, bytes: usize);
+    /// The place at or before this one that is not within a token.
+    fn whole_before(&self, bytes: usize) -> usize {
+        bytes
+    }
+
     /// Whether its parts fit together.
     fn is_sound(&self) -> bool {
         true
@@ -80,6 +85,11 @@ impl Buffer for Pieces {
     fn truncate(&mut self, bytes: usize) {
         self.text.truncate(bytes);
         self.tokens.retain(|&(_, end, _)| end <= bytes);
+    }
+
+    fn whole_before(&self, bytes: usize) -> usize {
+        let within = self.tokens.iter().find(|&&(start, end, _)| start < bytes && bytes < end);
+        within.map_or(bytes, |&(start, _, _)| start)
     }
 
     fn is_sound(&self) -> bool {
@@ -182,6 +192,7 @@ impl<B: Buffer> Text<B> {
             }
             free = free.min(text.len() - begun(text, stop));
         }
+        let free = self.held.whole_before(free);
         self.early = self.early.saturating_sub(free);
         self.held.take_front(free)
     }
