@@ -217,7 +217,10 @@ impl Derenderer {
                 } else {
                     Vec::new()
                 };
-                if complete && (mode == DerenderState::Cache || before.is_some_and(WireState::lost_its_blob)) {
+                // A chunk without tokens may come once more: what it made of this output is not what goes before it.
+                let goes_on = !progress.finished && new.is_some_and(|ids| !ids.ids.is_empty());
+                let carried = mode != DerenderState::Cache && !before.is_some_and(WireState::lost_its_blob);
+                if complete && goes_on && !carried {
                     self.parses.put(saved::cache_key(context, prompt, &output), (*progress).clone());
                 }
                 if mode != DerenderState::Cache || !complete {

@@ -117,8 +117,9 @@ pub(super) fn load(context: &Context<'_>, chunk: &Chunk<'_>, prompt: Option<&[u3
         }
         return load_window(context, state);
     }
-    // Without the parse there is the output that it was of.
-    if state.output.ids.is_empty() && (state.open.role_sent || state.open.tools_streamed || blob.is_some()) {
+    // Without the parse there is the output that it was of; a stream may have begun without any.
+    let begun = state.open.tools_streamed || !state.open.context.is_empty() || blob.is_some();
+    if state.output.ids.is_empty() && begun {
         return Err(lost());
     }
     let cached = context.derenderer.parses.get(&cache_key(context, prompt, &state.output.ids));
