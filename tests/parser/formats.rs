@@ -339,6 +339,18 @@ fn what_looks_like_a_call_and_is_none_is_content() {
 }
 
 #[test]
+fn a_complete_call_that_is_no_json_makes_a_whole_answer_text() {
+    let text = "A <tool_call>{\"name\": \"now\", \"arguments\": {}}</tool_call><tool_call>{\"name\": \"now\", \"arguments\": {x}}</tool_call>";
+    for tokens in [&[][..], &["<tool_call>", "</tool_call>"]] {
+        let case = case("hermes", "qwen3", &format!("r</think>{text}")).on().tokens(tokens);
+        let whole = case.whole();
+        assert_eq!((whole.reasoning.as_str(), whole.content.as_str(), whole.calls.len()), ("r", text, 0));
+        // A stream cannot take back what it sent.
+        assert_eq!(case.stream().calls, calls(&[("now", "{}"), ("now", "{x}")]));
+    }
+}
+
+#[test]
 fn a_lone_wrapper_of_all_arguments_is_taken_off() {
     let text = "<｜DSML｜tool_calls><｜DSML｜invoke name=\"get_weather\"><｜DSML｜parameter name=\"arguments\" string=\"false\">\
         {\"city\": \"Oslo\"}</｜DSML｜parameter></｜DSML｜invoke></｜DSML｜tool_calls>";

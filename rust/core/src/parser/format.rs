@@ -211,6 +211,9 @@ pub enum Trim {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WholeArguments {
+    /// One complete call whose arguments are no JSON makes text of all calls.
+    #[serde(default)]
+    pub all_or_nothing: bool,
     /// Parsed, and written with Python's spacing.
     #[serde(default)]
     pub respelled: bool,

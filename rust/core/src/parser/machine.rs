@@ -68,7 +68,12 @@ impl Machine<'_> {
         let held = std::mem::take(&mut self.state.held);
         self.run(&held, true)?;
         match self.grammar.set(self.state.phase).and_then(|set| set.token(text)) {
-            Some(role) => self.marker(role, text),
+            Some(role) => {
+                if self.state.phase != Phase::Reasoning {
+                    self.sink.raw(text);
+                }
+                self.marker(role, text)
+            }
             None => self.text(text),
         }
     }
@@ -94,10 +99,13 @@ impl Machine<'_> {
             }
             Phase::Harmony => self.finish_harmony()?,
             Phase::Reasoning if !self.state.prefix_done => self.finish_prefix(),
-            Phase::Value if self.state.value.newline => {}
             _ => {}
         }
         if self.state.in_call {
+            let typed = self.format.is_some_and(|format| format.whole.typed);
+            if self.state.phase == Phase::Object && typed && !self.state.object.arguments_seen {
+                self.sink.arguments("{}")?;
+            }
             let cut = match self.state.phase {
                 Phase::Arguments => !self.state.tracker.is_done(),
                 Phase::Named => false,
@@ -113,7 +121,11 @@ impl Machine<'_> {
         let mut rest = text;
         let mut idle = 0;
         while !rest.is_empty() {
+            let reasoning = self.state.phase == Phase::Reasoning;
             let Some(done) = self.step(rest, last)? else { break };
+            if !reasoning {
+                self.sink.raw(&rest[..done]);
+            }
             idle = if done == 0 { idle + 1 } else { 0 };
             if idle > MAX_IDLE_STEPS {
                 self.state.phase = Phase::Content;

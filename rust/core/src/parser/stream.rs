@@ -177,6 +177,8 @@ impl Sink for Stream<'_> {
         }
     }
 
+    fn raw(&mut self, _text: &str) {}
+
     fn opened(&mut self) {
         if self.rules.ignores_calls {
             return;
