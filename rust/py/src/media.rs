@@ -119,8 +119,7 @@ impl Pending {
             })
             .collect();
         let renderer = &self.renderer.get().0;
-        let response =
-            detached(py, || renderer.finish(*route, body, request_id.as_deref(), &self.pending, &ready))?;
+        let response = detached(py, || renderer.finish(*route, body, request_id.as_deref(), &self.pending, &ready))?;
         Ok(PyBytes::new(py, &response))
     }
 }
@@ -214,10 +213,9 @@ impl MediaHasher {
     ) -> PyResult<String> {
         detached(py, || {
             let (io, processor) = (object(media_io_kwargs.as_deref())?, object(mm_processor_kwargs.as_deref())?);
-            let io_config = io_config.as_ref().map(|(mode, background)| IoConfig {
-                image_mode: mode,
-                rgba_background_color: *background,
-            });
+            let io_config = io_config
+                .as_ref()
+                .map(|(mode, background)| IoConfig { image_mode: mode, rgba_background_color: *background });
             self.algorithm.image(&data, io_config, self.factors(io.as_ref(), processor.as_ref()))
         })
     }

@@ -13,6 +13,7 @@ const MAX_MARKER_BYTES: usize = 256;
 /// How a model writes tool calls.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact about a format, not a state")]
 pub struct ToolFormat {
     /// The names that `--tool-call-parser` takes for it.
     pub names: Vec<String>,
@@ -210,6 +211,7 @@ pub enum Trim {
 /// How a whole answer spells the arguments that a stream passes on as the model wrote them.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact about a format, not a state")]
 pub struct WholeArguments {
     /// One complete call whose arguments are no JSON makes text of all calls.
     #[serde(default)]
@@ -266,6 +268,7 @@ pub enum SpecialTokens {
 /// How a model marks its reasoning.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact about a format, not a state")]
 pub struct ReasoningFormat {
     /// The names that `--reasoning-parser` takes for it.
     pub names: Vec<String>,
@@ -390,7 +393,11 @@ impl ToolFormat {
             }
             Body::Tagged { name_end, name_ends_at_key, key_open, key_end, value_close, .. } => {
                 require(*name_ends_at_key || !name_end.is_empty(), name, "`body.name_end` is empty")?;
-                require(!key_open.is_empty() && !key_end.is_empty(), name, "a tagged body needs `key_open` and `key_end`")?;
+                require(
+                    !key_open.is_empty() && !key_end.is_empty(),
+                    name,
+                    "a tagged body needs `key_open` and `key_end`",
+                )?;
                 require(!value_close.is_empty(), name, "`body.value_close` is empty")?;
                 false
             }
@@ -424,7 +431,8 @@ fn require(holds: bool, name: &str, problem: &str) -> Result<()> {
 }
 
 fn check_names(names: &[String]) -> Result<&str> {
-    let ok = |name: &String| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
+    let ok =
+        |name: &String| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
     match names.first() {
         Some(first) if names.iter().all(ok) => Ok(first),
         _ => Err(Error::setup("a format needs `names`: letters, digits, `_` and `-`")),

@@ -93,11 +93,11 @@ impl Machine<'_> {
         let held = std::mem::take(&mut self.state.held);
         self.run(&held, true)?;
         match self.state.phase {
-            Phase::Name => self.finish_in_name()?,
+            Phase::Name => self.finish_in_name(),
             Phase::List | Phase::Object | Phase::Python | Phase::Literal | Phase::Echo => {
                 self.finish_body(true);
             }
-            Phase::Harmony => self.finish_harmony()?,
+            Phase::Harmony => self.finish_harmony(),
             Phase::Reasoning if !self.state.prefix_done => self.finish_prefix(),
             _ => {}
         }
@@ -147,12 +147,12 @@ impl Machine<'_> {
         match self.state.phase {
             Phase::List => return self.list(text, last),
             Phase::Object => return self.object(text, last),
-            Phase::AfterBare => return self.after_bare(text),
+            Phase::AfterBare => return Ok(Some(self.after_bare(text))),
             Phase::Python => return self.python(text, last),
             Phase::Literal => return self.literal(text, last),
             Phase::Harmony => return self.harmony(text, last),
             Phase::Arguments => return self.header_arguments(text, last),
-            Phase::Echo => return self.echo(text, last),
+            Phase::Echo => return Ok(self.echo(text, last)),
             Phase::Named => return self.named(text),
             Phase::Held => return Ok(Some(text.len())),
             _ => {}
@@ -247,10 +247,14 @@ impl Machine<'_> {
     pub(crate) fn marker(&mut self, role: Role, text: &str) -> Result<()> {
         match self.state.phase {
             Phase::Reasoning => self.reasoning_marker(role, text),
-            Phase::Content => self.content_marker(role, text),
+            Phase::Content => {
+                self.content_marker(role, text);
+                Ok(())
+            }
             Phase::Arguments => {
                 self.end_call(false)?;
-                self.call_marker(role, text)
+                self.call_marker(role, text);
+                Ok(())
             }
             Phase::List | Phase::Object | Phase::Python | Phase::Literal | Phase::Echo => {
                 if self.state.phase == Phase::Echo && role == Role::CallClose {
@@ -264,7 +268,8 @@ impl Machine<'_> {
                     self.content(text);
                     return Ok(());
                 }
-                self.call_marker(role, text)
+                self.call_marker(role, text);
+                Ok(())
             }
             Phase::Name => self.name_marker(role, text),
             Phase::Key => self.key_marker(role, text),
@@ -282,7 +287,7 @@ impl Machine<'_> {
         }
     }
 
-    pub(crate) fn content_marker(&mut self, role: Role, text: &str) -> Result<()> {
+    pub(crate) fn content_marker(&mut self, role: Role, text: &str) {
         let at_start = match role {
             Role::SectionOpen | Role::CallOpen => self.grammar.opens_at_start,
             Role::Bare => self.grammar.bare_at_start,
@@ -290,30 +295,29 @@ impl Machine<'_> {
         };
         if at_start && self.state.begun {
             self.content(text);
-            return Ok(());
+            return;
         }
         match role {
             Role::ThinkOpen => self.state.phase = Phase::Reasoning,
-            Role::SectionOpen | Role::CallOpen => return self.call_marker(role, text),
-            Role::Bare => self.begin_body(text)?,
+            Role::SectionOpen | Role::CallOpen => self.call_marker(role, text),
+            Role::Bare => self.begin_body(text),
             Role::Restart => {
                 self.content(text);
                 self.state.begun = false;
             }
             _ => {}
         }
-        Ok(())
     }
 
     /// A marker of calls, outside of any.
-    pub(crate) fn call_marker(&mut self, role: Role, text: &str) -> Result<()> {
+    pub(crate) fn call_marker(&mut self, role: Role, text: &str) {
         match role {
             Role::SectionOpen => {
                 self.sink.opened();
                 self.state.text.clear();
                 self.state.phase = Phase::Preamble;
             }
-            Role::CallOpen => self.begin_body(text)?,
+            Role::CallOpen => self.begin_body(text),
             Role::SectionClose => self.state.phase = Phase::Content,
             Role::CallClose => {
                 self.state.text.clear();
@@ -321,7 +325,6 @@ impl Machine<'_> {
             }
             _ => {}
         }
-        Ok(())
     }
 
     /// The phase behind a closed call.
@@ -334,7 +337,7 @@ impl Machine<'_> {
     }
 
     /// The opener of a call was read: its body begins.
-    pub(crate) fn begin_body(&mut self, opener: &str) -> Result<()> {
+    pub(crate) fn begin_body(&mut self, opener: &str) {
         opener.clone_into(&mut self.state.raw);
         self.state.text.clear();
         self.state.tracker = Tracker::default();
@@ -342,9 +345,9 @@ impl Machine<'_> {
         if self.state.tools == Tools::Required {
             (self.state.list, self.state.bare) = (true, true);
             self.state.phase = Phase::List;
-            return Ok(());
+            return;
         }
-        let Some(format) = self.format else { return Ok(()) };
+        let Some(format) = self.format else { return };
         let bare = matches!(opener, "[" | "{") && !format.call.open.iter().any(|text| text == opener);
         self.state.bare = bare;
         match &format.body {
@@ -372,7 +375,6 @@ impl Machine<'_> {
             }
             Body::Harmony => {}
         }
-        Ok(())
     }
 
     pub(crate) fn begin_call(&mut self, name: &str, id: Option<&str>, by_key: bool) {
@@ -406,10 +408,8 @@ impl Machine<'_> {
     /// The key as its tag spells it; none if it is broken.
     fn key_and_kind(&self) -> (Option<String>, Kind) {
         let text = self.state.text.trim();
-        let attributed = matches!(
-            self.format.map(|format| &format.body),
-            Some(Body::Tagged { values: Values::Attributed, .. })
-        );
+        let attributed =
+            matches!(self.format.map(|format| &format.body), Some(Body::Tagged { values: Values::Attributed, .. }));
         if attributed {
             let string = super::attributes::value(text, "string");
             let kind = if string == Some("true") { Kind::Text } else { Kind::Json };
@@ -422,10 +422,8 @@ impl Machine<'_> {
         if self.state.value.broken || text.is_empty() {
             return Ok(());
         }
-        let one_newline = matches!(
-            self.format.map(|format| &format.body),
-            Some(Body::Tagged { values: Values::OneNewline, .. })
-        );
+        let one_newline =
+            matches!(self.format.map(|format| &format.body), Some(Body::Tagged { values: Values::OneNewline, .. }));
         if !one_newline {
             return self.sink.value(text);
         }
@@ -468,7 +466,8 @@ impl Machine<'_> {
             }
             Role::CallOpen | Role::CallClose | Role::SectionOpen | Role::SectionClose => {
                 self.end_call(false)?;
-                self.call_marker(role, text)
+                self.call_marker(role, text);
+                Ok(())
             }
             _ => {
                 self.state.phase = if self.state.in_call { Phase::Between } else { self.state.phase };

@@ -16,6 +16,7 @@ pub(crate) const MAX_KEPT_REASONING: usize = 1 << 20;
 
 /// What holds for every answer to one request.
 #[derive(Debug, Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct Rules<'a> {
     pub(crate) request: &'a ParseRequest<'a>,
     pub(crate) format: Option<&'a ToolFormat>,
@@ -151,7 +152,8 @@ impl Sink for Stream<'_> {
         };
         if self.rules.reasoning_may_be_content {
             let room = MAX_KEPT_REASONING - self.state.reasoning.len().min(MAX_KEPT_REASONING);
-            self.state.reasoning.push_str(&shown[..shown.floor_char_boundary(room)]);
+            let end = (0..=room.min(shown.len())).rev().find(|end| shown.is_char_boundary(*end)).unwrap_or(0);
+            self.state.reasoning.push_str(&shown[..end]);
         }
         if self.rules.request.include_reasoning {
             self.deltas.reasoning.push_str(&shown);
@@ -352,7 +354,10 @@ fn unescaped(escape: &mut String, text: &str) -> String {
             (Some(first), Some(_)) => {
                 let units: Vec<u16> = std::iter::once(first).chain(unit(6)).collect();
                 match String::from_utf16(&units) {
-                    Ok(letters) if !letters.contains(|c: char| c < ' ' || c == '"' || c == '\\') && letters_only(escape, &units) => {
+                    Ok(letters)
+                        if !letters.contains(|c: char| c < ' ' || c == '"' || c == '\\')
+                            && letters_only(escape, &units) =>
+                    {
                         out.push_str(&letters);
                     }
                     _ => out.push_str(escape),

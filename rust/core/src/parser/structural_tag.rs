@@ -265,11 +265,9 @@ impl Writer<'_> {
         }
         let schema = json_schema(self.parameters(tool), self.template.style.as_deref().unwrap_or("json"));
         let content = match &self.template.numbered {
-            Some(marker) => sequence(vec![
-                object([("type", "regex".into()), ("pattern", "\\d+".into())]),
-                constant(marker),
-                schema,
-            ]),
+            Some(marker) => {
+                sequence(vec![object([("type", "regex".into()), ("pattern", "\\d+".into())]), constant(marker), schema])
+            }
             None => schema,
         };
         tag(&begin, content, &form.end)

@@ -129,7 +129,7 @@ impl<'a> Whole<'a> {
         }
         let spelling = self.rules.format.map(|format| format.whole.clone()).unwrap_or_default();
         let raw = call.raw.trim();
-        if raw.is_empty() && !(call.cut && !spelling.typed) {
+        if raw.is_empty() && (spelling.typed || !call.cut) {
             return "{}".to_owned();
         }
         let Some(value) = Json::parse(raw).ok().filter(is_sound).map(Json::into_owned) else { return raw.to_owned() };

@@ -182,10 +182,7 @@ impl Renderer {
     }
 
     /// Prompt ids that an earlier stage computed, so that a decode stage need not; and what is echoed without them.
-    fn forwarded_ids<'a>(
-        &self,
-        chat: &Chat<'a>,
-    ) -> Result<Forwarded<'a>> {
+    fn forwarded_ids<'a>(&self, chat: &Chat<'a>) -> Result<Forwarded<'a>> {
         let Chat { request, messages, .. } = chat;
         const PARAM: &str = "kv_transfer_params.prompt_token_ids";
         let Some(map) = request.common.kv_transfer_params else { return Ok(Forwarded::default()) };

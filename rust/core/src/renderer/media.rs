@@ -41,8 +41,9 @@ impl PendingMedia {
     /// `raw` is the body that `item` may borrow from.
     pub(super) fn new(item: MediaItem<'_>, raw: &[u8]) -> Self {
         let source = item.source.map(|source| match source {
-            Cow::Borrowed(text) => range_in(text.as_bytes(), raw)
-                .map_or_else(|| MediaSource::Text(text.to_owned()), MediaSource::Body),
+            Cow::Borrowed(text) => {
+                range_in(text.as_bytes(), raw).map_or_else(|| MediaSource::Text(text.to_owned()), MediaSource::Body)
+            }
             Cow::Owned(text) => MediaSource::Text(text),
         });
         Self { modality: item.modality, kind: item.kind, source, uuid: item.uuid.map(Cow::into_owned) }
@@ -184,13 +185,14 @@ pub(super) fn place(
     rendered: RenderedText,
     again: impl FnOnce(&Map<'_>) -> Result<RenderedText>,
 ) -> Result<Placed> {
-    let placeholder = match (&model.image_placeholder, rendered.media.iter().find(|medium| medium.modality != Modality::Image)) {
-        (Some(placeholder), None) => placeholder,
-        (_, other) => {
-            let name = other.map_or(Modality::Image, |medium| medium.modality).name();
-            return Err(Error::bad_request(format!("this server does not process {name} items")));
-        }
-    };
+    let placeholder =
+        match (&model.image_placeholder, rendered.media.iter().find(|medium| medium.modality != Modality::Image)) {
+            (Some(placeholder), None) => placeholder,
+            (_, other) => {
+                let name = other.map_or(Modality::Image, |medium| medium.modality).name();
+                return Err(Error::bad_request(format!("this server does not process {name} items")));
+            }
+        };
     let mut hidden = body.clone();
     let typed = TypedPlaceholders::hide(placeholder, &mut hidden, &CLIENT_FIELDS);
     let RenderedText { text, media } = if typed.is_empty() { rendered } else { again(&hidden)? };
@@ -224,4 +226,3 @@ impl Renderer {
         Ok(slots)
     }
 }
-

@@ -185,7 +185,9 @@ fn brings_template(body: &Map<'_>) -> bool {
 }
 
 fn image_token(tokenizer: &Tokenizer, token: &str) -> Result<u32> {
-    tokenizer.token_to_id(token).ok_or_else(|| Error::setup(format!("tokenizer.json has no token `{token}` for images")))
+    tokenizer
+        .token_to_id(token)
+        .ok_or_else(|| Error::setup(format!("tokenizer.json has no token `{token}` for images")))
 }
 
 fn require_ids(ids: &[u32]) -> Result<()> {

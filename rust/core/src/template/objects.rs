@@ -9,8 +9,8 @@ use minijinja::value::{DynObject, Enumerator, Object, ObjectRepr};
 use minijinja::{Error, State, Value};
 
 use super::arguments::Args;
-use super::value::{Outcome, Py, fail, pairs_from_json, py, type_name};
 use super::budget::{self, Bytes};
+use super::value::{Outcome, Py, fail, pairs_from_json, py, type_name};
 use super::{dumps, methods, operators, text};
 use crate::json::{Json, Map};
 

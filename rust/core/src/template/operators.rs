@@ -9,8 +9,8 @@ use super::budget::{self, Bytes, charge, charge_items, check_size, work, work_on
 use super::methods::{self, Attribute};
 use super::percent;
 use super::value::{
-    Bound, Broken, Dict, DictPart, DictView, Lazy, Namespace, Native, Outcome, Py, Range, check_hashable, count_chars, fail, iterate, list, py, tuple,
-    type_name, undefined_error,
+    Bound, Broken, Dict, DictPart, DictView, Lazy, Namespace, Native, Outcome, Py, Range, check_hashable, count_chars,
+    fail, iterate, list, py, tuple, type_name, undefined_error,
 };
 
 /// What comparing two containers costs beyond their items.
@@ -195,7 +195,8 @@ pub(super) fn equal(left: &Value, right: &Value) -> bool {
         (Py::Undefined, Py::Undefined) | (Py::None, Py::None) => true,
         (Py::BigInt(a), Py::BigInt(b)) => budget::visit_text(a.0.len()) && a == b,
         (Py::List(a), Py::List(b)) | (Py::Tuple(a), Py::Tuple(b)) => {
-            std::ptr::eq(a, b) || (a.len() == b.len() && budget::visit(a.len()) && a.iter().zip(b).all(|(a, b)| equal(a, b)))
+            std::ptr::eq(a, b)
+                || (a.len() == b.len() && budget::visit(a.len()) && a.iter().zip(b).all(|(a, b)| equal(a, b)))
         }
         (Py::Dict(a), Py::Dict(b)) if std::ptr::eq(a, b) => true,
         (Py::Dict(a), Py::Dict(b)) => {

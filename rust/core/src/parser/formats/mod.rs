@@ -2,8 +2,8 @@
 
 use std::sync::LazyLock;
 
+use super::engine::unknown;
 use super::format::{ReasoningFormat, ToolFormat};
-use super::parser::unknown;
 use crate::error::Result;
 
 macro_rules! files {
