@@ -6,6 +6,8 @@
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use crate::template::Timestamp;
+
 /// How message content reaches a template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -146,6 +148,8 @@ pub struct RenderSettings {
     pub max_n_sequences: u64,
     pub max_completion_prompts: usize,
     pub max_stop_strings: usize,
+    /// What `strftime_now` tells instead of the clock's time.
+    pub strftime_now: Option<Timestamp>,
     /// Steps that a template may take; 0 = no bound.
     pub template_fuel: u64,
     /// Bytes that a template may print.
@@ -173,6 +177,7 @@ impl Default for RenderSettings {
             max_n_sequences: 16_384,
             max_completion_prompts: 1_024,
             max_stop_strings: 4,
+            strftime_now: None,
             template_fuel: 50_000_000,
             template_output_bytes: 64 << 20,
         }

@@ -204,8 +204,8 @@ impl Renderer {
     /// The place of each medium among `ids`, those of `placed`.
     pub(super) fn slots(&self, ids: &[u32], placed: &Placed, truncated: bool) -> Result<Vec<usize>> {
         let target = self.image_token()?;
-        let places: Vec<usize> = (0..ids.len()).filter(|place| ids[*place] == target).collect();
-        if places.len() != placed.made.len() {
+        let found: Vec<usize> = (0..ids.len()).filter(|place| ids[*place] == target).collect();
+        if found.len() != placed.made.len() {
             if truncated {
                 return Err(Error::bad_param(
                     "truncate_prompt_tokens",
@@ -214,7 +214,7 @@ impl Renderer {
             }
             return Err(Error::bad_request("the chat template puts media where no place for them can be found"));
         }
-        let made = places.into_iter().zip(&placed.made).filter(|(_, made)| **made).map(|(place, _)| place);
+        let made = found.into_iter().zip(&placed.made).filter(|(_, made)| **made).map(|(place, _)| place);
         let slots: Vec<usize> = made.take(placed.media.len()).collect();
         if slots.len() < placed.media.len() {
             return Err(Error::bad_request(format!(

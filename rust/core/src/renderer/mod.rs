@@ -134,7 +134,7 @@ impl Renderer {
         let expanded = pending.expand(self.image_token()?, ready)?;
         match route {
             Route::Chat => self.finish_chat(&body, request_id, expanded),
-            Route::Tokenize => self.finish_tokenize(&body, expanded),
+            Route::Tokenize => self.finish_tokenize(&body, &expanded),
             Route::Completions | Route::Detokenize => {
                 Err(Error::Internal { message: "this route has no media to wait for".to_owned() })
             }

@@ -150,8 +150,10 @@ fn base() -> Environment<'static> {
     environment
 }
 
+type Binary = fn(&Value, &Value) -> Outcome;
+
 fn add_operators(environment: &mut Environment<'static>) {
-    let binary: [(&str, fn(&Value, &Value) -> Outcome); 4] = [
+    let binary: [(&str, Binary); 4] = [
         (ADD, operators::add),
         (MULTIPLY, operators::multiply),
         (MODULO, operators::modulo),

@@ -295,12 +295,12 @@ pub(super) fn compare(left: &Value, right: &Value) -> Outcome<Option<Ordering>> 
 }
 
 /// Sort as Python's `sorted` does: stable, and stopped by the first pair that cannot be ordered.
-pub(super) fn sorted<T>(mut items: Vec<T>, reverse: bool, less: impl Fn(&T, &T) -> Outcome<bool>) -> Outcome<Vec<T>> {
+pub(super) fn sorted<T>(items: Vec<T>, reverse: bool, less: impl Fn(&T, &T) -> Outcome<bool>) -> Outcome<Vec<T>> {
     // Not `sort_by`: an order that is not total (NaN) may make that panic.
     let mut runs: Vec<Vec<T>> = Vec::with_capacity(items.len().div_ceil(RUN));
-    while !items.is_empty() {
-        let rest = items.split_off(items.len().min(RUN));
-        let mut run = std::mem::replace(&mut items, rest);
+    let mut items = items.into_iter();
+    while items.len() > 0 {
+        let mut run: Vec<T> = items.by_ref().take(RUN).collect();
         for end in 1..run.len() {
             work(2)?;
             let mut place = end;
