@@ -167,7 +167,7 @@ impl Case {
             }
             let called = all.iter().any(|deltas| !deltas.calls.is_empty());
             let mut answer = assembled(&all);
-            answer.reason = parser.finish_reason(request, Some(self.finish), called).to_owned();
+            parser.finish_reason(request, Some(self.finish), called).clone_into(&mut answer.reason);
             (answer, all)
         })
     }

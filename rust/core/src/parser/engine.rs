@@ -1,11 +1,12 @@
 //! The parser of a server: made once, from names and from the tokenizer's tokens.
 
-use super::format::{ReasoningFormat, ToolFormat};
+use super::format::ToolFormat;
 use super::formats;
 use super::grammar::{Grammar, Variant, is_harmony};
 use super::ids;
 use super::machine::Machine;
 use super::reasoning::{self, MarkerIds};
+use super::reasoning_format::ReasoningFormat;
 use super::request::{Deltas, Message, ParseRequest, Piece};
 use super::sink::Sink;
 use super::state::{MachineState, Phase, State, Tools};

@@ -1,6 +1,7 @@
 //! The markers of each phase, from the formats and from what the request leaves of them.
 
-use super::format::{Body, Opens, ReasoningFormat, ToolFormat};
+use super::format::{Body, Opens, ToolFormat};
+use super::reasoning_format::ReasoningFormat;
 use super::scan::{MarkerSet, Role};
 use super::state::{Phase, Tools};
 

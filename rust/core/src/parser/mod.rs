@@ -5,7 +5,6 @@
 //! strings and the wire are elsewhere.
 
 mod adjust;
-mod attributes;
 pub mod auto;
 mod body;
 pub mod cases;
@@ -16,6 +15,7 @@ mod grammar;
 mod ids;
 mod machine;
 mod reasoning;
+mod reasoning_format;
 mod request;
 mod scan;
 mod schema;
@@ -23,11 +23,13 @@ mod sink;
 mod state;
 mod stream;
 mod structural_tag;
+mod unescape;
 mod whole;
 
 pub use adjust::Adjustment;
 pub use engine::{DEFAULT_VALUE_LIMIT, Parser, ParserOptions};
-pub use format::{ReasoningFormat, ToolFormat};
+pub use format::ToolFormat;
+pub use reasoning_format::ReasoningFormat;
 pub use request::{CallDelta, Deltas, Message, ParseRequest, Piece, Tool, ToolCall};
 pub use state::State;
 pub use structural_tag::{Constraint, Requested, StrictLevel};

@@ -1,7 +1,7 @@
 //! Reasoning: whether it is on, whether the answer begins in it, and its text.
 
-use super::format::{PromptRule, ReasoningFormat};
 use super::machine::Machine;
+use super::reasoning_format::{PromptRule, ReasoningFormat};
 use super::request::ParseRequest;
 use super::scan::Role;
 use super::state::Phase;

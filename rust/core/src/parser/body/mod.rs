@@ -1,11 +1,13 @@
 //! The syntax of calls, one file a kind: each reads its part of the text and reports name and arguments.
 
+mod attributes;
 mod harmony;
 mod header;
 mod literal;
 mod object;
 mod python;
 mod python_literal;
+mod tagged;
 mod tracker;
 
 pub(super) use harmony::markers as harmony_markers;

@@ -3,7 +3,8 @@
 use std::sync::LazyLock;
 
 use super::engine::unknown;
-use super::format::{ReasoningFormat, ToolFormat};
+use super::format::ToolFormat;
+use super::reasoning_format::ReasoningFormat;
 use crate::error::Result;
 
 macro_rules! files {
