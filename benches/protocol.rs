@@ -91,6 +91,7 @@ fn write(criterion: &mut Criterion) {
             request_id: "chatcmpl-0123456789abcdef",
             token_ids: &token_ids,
             token_offsets: None,
+            features: None,
             sampling_params,
             model: Some("m"),
             reasoning_ended: None,

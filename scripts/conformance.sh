@@ -10,4 +10,5 @@ if [ ! -d "$shared/conformance" ]; then
 fi
 "$bin/python" "$shared/conformance/run_templates.py"
 "$bin/python" "$shared/conformance/run.py" "$shared"/conformance/suites/*-plain.json "$shared/conformance/suites/qwen3vl-tokenize.json" \
-  --serve "$bin/fastrender serve {model} --served-model-name m --port {port} {serve_args}" --port "${CONFORMANCE_PORT:-8190}"
+  "$shared"/conformance/suites/qwen*-image*.json \
+  --serve "$bin/fastrender serve {model} --served-model-name m --strftime-now 2026-12-01T12:00:00 --port {port} {serve_args}" --port "${CONFORMANCE_PORT:-8190}"

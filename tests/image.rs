@@ -1,5 +1,7 @@
 //! Pixels against `tests/golden/images.json`: what torch, torchvision, Pillow and transformers made of the same images.
 
+use std::fmt::Write;
+
 use fastrender_core::image::{
     Dtype, Filter, Flavour, ImageProcessor, LookupTable, Normalisation, Resizer, Rgb, Size, SizeRule,
 };
@@ -9,22 +11,26 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 fn golden(section: &str) -> Vec<Value> {
-    let mut golden: Value = serde_json::from_str(include_str!("golden/images.json")).unwrap();
+    let mut golden: Value = serde_json::from_str(include_str!("golden/images.json")).expect("it is JSON");
     let Value::Array(rows) = golden[section].take() else { panic!("{section} is no list") };
     assert!(!rows.is_empty());
     rows
 }
 
 fn read<T: DeserializeOwned>(value: &Value) -> T {
-    serde_json::from_value(value.clone()).unwrap()
+    serde_json::from_value(value.clone()).expect("it has this shape")
 }
 
 /// Half of a SHA-256.
 fn digest(bytes: &[u8]) -> String {
-    Sha256::digest(bytes)[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+    let mut text = String::new();
+    for byte in &Sha256::digest(bytes)[..16] {
+        write!(text, "{byte:02x}").expect("a string takes all");
+    }
+    text
 }
 
-/// The bytes that `noise` of make_images.py gives.
+/// The bytes that `noise` of `make_images.py` gives.
 fn noise(count: usize, seed: u64) -> Vec<u8> {
     let byte = |i: u64| {
         let x = (i + (seed << 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -38,7 +44,9 @@ fn noise(count: usize, seed: u64) -> Vec<u8> {
 fn picture(kind: &str, seed: u64, size: Size) -> Vec<u8> {
     let mut pixels = noise(size.width * size.height * 3, seed);
     if kind == "harsh" {
-        pixels.iter_mut().for_each(|byte| *byte = if *byte >= 128 { 255 } else { 0 });
+        for byte in &mut pixels {
+            *byte = if *byte >= 128 { 255 } else { 0 };
+        }
     }
     pixels
 }
@@ -62,7 +70,7 @@ fn resizes_are_those_of_torch_and_pillow() {
         let Resize { kind, seed, from, to, filter, flavour, sha256 } = read(&row);
         let from = Size::new(from[0], from[1]);
         let pixels = picture(&kind, seed, from);
-        let image = Rgb::new(&pixels, from).unwrap();
+        let image = Rgb::new(&pixels, from).expect("it can be made");
         if digest(&resizer.resize(image, Size::new(to[0], to[1]), filter, flavour)) != sha256 {
             wrong.push(row.to_string());
         }
@@ -76,7 +84,7 @@ fn lookup_tables_are_those_of_transformers() {
         let normalisation: Normalisation = read(&json!({
             "mean": row["mean"], "std": row["std"], "rescale_factor": 1.0 / 255.0, "arithmetic": row["arithmetic"],
         }));
-        let table = LookupTable::new(&normalisation, read(&row["dtype"])).unwrap();
+        let table = LookupTable::new(&normalisation, read(&row["dtype"])).expect("it can be made");
         assert_eq!(digest(table.as_bytes()), row["sha256"], "{row}");
     }
 }
@@ -93,7 +101,7 @@ fn sizes_are_those_of_smart_resize() {
     }
 }
 
-/// The settings that make_images.py calls by this name.
+/// The settings that `make_images.py` calls by this name.
 fn processor(row: &Value) -> ImageProcessor {
     let clip = ([0.481_454_66, 0.457_827_5, 0.408_210_73], [0.268_629_54, 0.261_302_58, 0.275_777_11]);
     let half = ([0.5; 3], [0.5; 3]);
@@ -118,7 +126,7 @@ fn processor(row: &Value) -> ImageProcessor {
         "layout": "qwen_patches",
         "fields": { "pixels": "pixel_values", "grid": "image_grid_thw" },
     });
-    ImageProcessor::new(read(&spec)).unwrap()
+    ImageProcessor::new(read(&spec)).expect("the settings are right")
 }
 
 #[test]
@@ -126,7 +134,7 @@ fn whole_processors_are_those_of_transformers() {
     for row in golden("processor") {
         let [width, height]: [usize; 2] = read(&row["size"]);
         let pixels = picture("noise", read(&row["seed"]), Size::new(width, height));
-        let processed = processor(&row).process(&pixels, width, height).unwrap();
+        let processed = processor(&row).process(&pixels, width, height).expect("it can be made");
         assert_eq!(json!(processed.plan().grid), row["grid"], "{row}");
         assert_eq!(json!(processed.plan().rows()), row["shape"][0], "{row}");
         assert_eq!(digest(processed.pixels()), row["sha256"], "{row}");

@@ -12,8 +12,8 @@ fn recorded() -> Option<Vec<Value>> {
         eprintln!("skipped: there is no ../shared/conformance/parsers.json");
         return None;
     };
-    let file: Value = serde_json::from_str(&text).unwrap();
-    Some(file["cases"].as_array().unwrap().clone())
+    let file: Value = serde_json::from_str(&text).expect("the file is JSON");
+    Some(file["cases"].as_array().expect("it has cases").clone())
 }
 
 /// What counts of an answer: null is an empty text, ids are free.

@@ -18,9 +18,14 @@ __all__ = [
     "TemplateError",
     "Tokenizer",
     "__version__",
+    "choose_parsers",
     "error_envelope",
+    "parse_case",
+    "parse_text",
+    "parser_names",
     "read_plain_request",
     "request_error",
+    "tool_format_names",
 ]
 
 __version__: str
@@ -308,7 +313,7 @@ def parse_case(
     *,
     tool_parser: str | None = None,
     reasoning_parser: str | None = None,
-    tool_formats: Sequence[str] = [],
+    tool_formats: Sequence[str] | None = None,
 ) -> str:
     """Answer a case: a JSON object with `text` and what it is read with; the answer is JSON too."""
 
@@ -317,7 +322,7 @@ def parse_text(
     *,
     tool_parser: str | None = None,
     reasoning_parser: str | None = None,
-    tool_formats: Sequence[str] = [],
+    tool_formats: Sequence[str] | None = None,
 ) -> str:
     """Read a whole text; the message is JSON."""
 

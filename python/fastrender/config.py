@@ -6,6 +6,7 @@ native renderer are all made from its fields; reading them is the business of `s
 """
 
 import dataclasses
+import datetime
 import os
 import pathlib
 from collections.abc import Collection, Mapping
@@ -94,6 +95,12 @@ class RenderConfig:
         "Value of the template variable of this name.",
         native=True,
         may_be_empty=True,
+    )
+    strftime_now: str | None = setting(
+        None,
+        "Local time that `strftime_now` tells templates, as in 2026-12-01T12:00:00, instead of the "
+        "clock's: the same request then gives the same ids on any day.",
+        native=True,
     )
     reasoning_effort_map: dict[str, Any] = setting(
         {}, "Efforts to replace before templating.", shape=Shape.JSON, native=True
@@ -487,6 +494,7 @@ class RenderConfig:
                 raise ConfigError(
                     f"reasoning-effort-map: unknown effort `{unknown[0]}`; known: {known}"
                 )
+        read_time(self.strftime_now)
         root_path = self.root_path.strip("/")
         if any(mark in root_path for mark in "?# ") or "://" in root_path:
             raise ConfigError(f"root-path: `{self.root_path}` is no path; give one such as `/api`")
@@ -515,7 +523,24 @@ class RenderConfig:
         return settings | {
             "chat_template": read_template(self.chat_template, template_names),
             "tool_formats": [_read_format(path) for path in self.tool_parser_file],
+            "strftime_now": read_time(self.strftime_now),
         }
+
+
+def read_time(value: str | None) -> dict[str, int] | None:
+    """The fields of an ISO 8601 local time, by name, as the native half takes them."""
+    if value is None:
+        return None
+    try:
+        time = datetime.datetime.fromisoformat(value)
+    except ValueError:
+        time = None
+    if time is None or time.tzinfo is not None:
+        raise ConfigError(
+            f"strftime-now: `{shown(value)}` is no local time such as 2026-12-01T12:00:00"
+        )
+    names = ("year", "month", "day", "hour", "minute", "second", "microsecond")
+    return {name: getattr(time, name) for name in names}
 
 
 def _read_format(path: str) -> str:

@@ -31,7 +31,9 @@ def main(words: Sequence[str]) -> int:
 
     named = options.tool_call_parser is not None or options.reasoning_parser is not None
     try:
-        formats = [pathlib.Path(path).read_text(encoding="utf-8") for path in options.tool_parser_file]
+        formats = [
+            pathlib.Path(path).read_text(encoding="utf-8") for path in options.tool_parser_file
+        ]
         for toml in formats:
             tool_format_names(toml)
         source = sys.stdin.buffer

@@ -130,6 +130,11 @@ class Renderer:
             return None
         return ImagePipeline(processing, self.config, self.spec.max_model_len)
 
+    def finish_loading(self) -> None:
+        """Wait for what loads in the background, so that no request pays for it."""
+        self.native.finish_loading()
+        self.images  # noqa: B018
+
     def stats(self) -> dict[str, int]:
         """Counters and sizes of all caches."""
         images = self.__dict__.get("images")

@@ -5,6 +5,8 @@
 REF is the reference's environment.
 """
 
+# ruff: noqa: RUF001, RUF012
+
 import json
 import logging
 import sys
@@ -15,8 +17,27 @@ from vllm.parser import ParserManager  # noqa: E402
 
 FORMATS = [
     *("hermes", "longcat", "llama3_json", "kimi_k2", "deepseek_v3", "deepseek_v31", "deepseek_v32"),
-    *("deepseek_v4", "deepseek_v41", "qwen3_coder", "step3p5", "step5", "mimo", "minimax_m2", "glm45"),
-    *("ling3", "openai", "granite", "granite4", "seed_oss", "pythonic", "xlam", "gemma4", "mistral"),
+    *(
+        "deepseek_v4",
+        "deepseek_v41",
+        "qwen3_coder",
+        "step3p5",
+        "step5",
+        "mimo",
+        "minimax_m2",
+        "glm45",
+    ),
+    *(
+        "ling3",
+        "openai",
+        "granite",
+        "granite4",
+        "seed_oss",
+        "pythonic",
+        "xlam",
+        "gemma4",
+        "mistral",
+    ),
 ]
 WEATHER = {
     "type": "object",
@@ -30,7 +51,11 @@ WEATHER = {
     },
     "required": ["city"],
 }
-DEFS = {"type": "object", "properties": {"p": {"$ref": "#/$defs/P"}}, "$defs": {"P": {"type": "number"}}}
+DEFS = {
+    "type": "object",
+    "properties": {"p": {"$ref": "#/$defs/P"}},
+    "$defs": {"P": {"type": "number"}},
+}
 
 
 def tool(name, parameters=None, strict=None):
@@ -45,14 +70,23 @@ def tool(name, parameters=None, strict=None):
 NAMED = {"type": "function", "function": {"name": "now"}}
 REQUESTS = [
     {"tools": [tool("weather", WEATHER), tool("now")]},
-    {"tools": [tool("weather", WEATHER, True), tool("now", {"type": "object", "properties": {}}, False)]},
+    {
+        "tools": [
+            tool("weather", WEATHER, True),
+            tool("now", {"type": "object", "properties": {}}, False),
+        ]
+    },
     {"tools": [tool("weather", WEATHER, True)]},
     {"tools": [tool("weather", WEATHER, True)], "tool_choice": "required"},
     {"tools": [tool("weather", WEATHER), tool("now", DEFS)], "tool_choice": "required"},
     {"tools": [tool("weather", WEATHER), tool("now")], "tool_choice": NAMED},
     {"tools": [tool("weather", WEATHER), tool("now", DEFS, True)], "tool_choice": NAMED},
     {"tools": [tool("weather", WEATHER), tool("now")], "parallel_tool_calls": False},
-    {"tools": [tool("é\"x", WEATHER), tool("now")], "tool_choice": "required", "parallel_tool_calls": False},
+    {
+        "tools": [tool('é"x', WEATHER), tool("now")],
+        "tool_choice": "required",
+        "parallel_tool_calls": False,
+    },
     {"tools": [tool("weather", WEATHER)], "tool_choice": "none"},
     {"tools": [tool("weather", WEATHER, True)], "response_format": {"type": "json_object"}},
     {
@@ -73,8 +107,19 @@ class Tokenizer:
     chat_template = None
     markers = (
         *("<tool_call>", "</tool_call>", "<think>", "</think>", "<|python_tag|>", "[TOOL_CALLS]"),
-        *("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>", "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>"),
-        *("<｜tool▁sep｜>", "<|tool_call|>", "<seed:tool_call>", "<longcat_tool_call>", "</longcat_tool_call>"),
+        *(
+            "<｜tool▁calls▁begin｜>",
+            "<｜tool▁calls▁end｜>",
+            "<｜tool▁call▁begin｜>",
+            "<｜tool▁call▁end｜>",
+        ),
+        *(
+            "<｜tool▁sep｜>",
+            "<|tool_call|>",
+            "<seed:tool_call>",
+            "<longcat_tool_call>",
+            "</longcat_tool_call>",
+        ),
     )
 
     def get_vocab(self):
@@ -82,7 +127,11 @@ class Tokenizer:
 
     def convert_tokens_to_ids(self, tokens):
         vocabulary = self.get_vocab()
-        return vocabulary.get(tokens) if isinstance(tokens, str) else [vocabulary.get(t) for t in tokens]
+        return (
+            vocabulary.get(tokens)
+            if isinstance(tokens, str)
+            else [vocabulary.get(t) for t in tokens]
+        )
 
 
 def adjusted(name, fields, level):
@@ -96,7 +145,9 @@ def adjusted(name, fields, level):
         is_harmony=name == "openai",
         tool_strict_level=level,
     )
-    request = ChatCompletionRequest(model="m", messages=[{"role": "user", "content": "x"}], **fields)
+    request = ChatCompletionRequest(
+        model="m", messages=[{"role": "user", "content": "x"}], **fields
+    )
     if request.tool_choice == "none":
         return {}
     parser = parser_class(tokenizer, request.tools, chat_template_kwargs={}, model_config=None)
@@ -118,7 +169,18 @@ def main():
             for level in (None, "function", "parameter") if number in (0, 4) else (None,):
                 want = adjusted(name, json.loads(json.dumps(fields)), level)
                 cases.append({"format": name, "request": number, "level": level, "want": want})
-    json.dump({"generator": "generate_structural_tags.py", "vllm": "0.33.0", "requests": REQUESTS, "cases": cases}, sys.stdout, ensure_ascii=False, indent=None, separators=(",", ":"))
+    json.dump(
+        {
+            "generator": "generate_structural_tags.py",
+            "vllm": "0.33.0",
+            "requests": REQUESTS,
+            "cases": cases,
+        },
+        sys.stdout,
+        ensure_ascii=False,
+        indent=None,
+        separators=(",", ":"),
+    )
     print()
 
 

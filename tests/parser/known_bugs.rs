@@ -48,7 +48,8 @@ fn p2_what_looks_like_a_tag_is_text_in_its_place() {
 
 #[test]
 fn p3_brackets_and_quotes_in_strings() {
-    let text = r#"[{"name": "write", "parameters": {"path": "a } b ] \" {", "body": "x"}}, {"name":"now","parameters":{}}]"#;
+    let text =
+        r#"[{"name": "write", "parameters": {"path": "a } b ] \" {", "body": "x"}}, {"name":"now","parameters":{}}]"#;
     let required = Case { choice: ToolChoice::Required, ..case("granite4", "", text) };
     let wanted = [("write", r#"{"path": "a } b ] \" {", "body": "x"}"#), ("now", "{}")];
     expect(&required, "", "", &wanted, "tool_calls");
@@ -129,7 +130,13 @@ fn p12_the_end_of_reasoning_and_a_call_in_one_chunk() {
 
 #[test]
 fn p13_a_whole_call_in_one_chunk() {
-    let tokens = ["<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>"];
+    let tokens = [
+        "<｜tool▁calls▁begin｜>",
+        "<｜tool▁call▁begin｜>",
+        "<｜tool▁sep｜>",
+        "<｜tool▁call▁end｜>",
+        "<｜tool▁calls▁end｜>",
+    ];
     let text = "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>now<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>";
     for tokens in [&tokens[..], &[]] {
         expect(&case("deepseek_v31", "", text).tokens(tokens), "", "", &[("now", "{}")], "tool_calls");
@@ -149,7 +156,8 @@ fn p14_ids_are_unique_over_turns() {
         whole
     };
     assert_eq!(ids(&glm), ["functions.now:1", "functions.now:2"]);
-    let kimi = "<|tool_calls_section_begin|><|tool_call_begin|>functions.now:7<|tool_call_argument_begin|>{}<|tool_call_end|>";
+    let kimi =
+        "<|tool_calls_section_begin|><|tool_call_begin|>functions.now:7<|tool_call_argument_begin|>{}<|tool_call_end|>";
     assert_eq!(ids(&Case { history: 1, ..case("kimi_k2", "", kimi) }), ["functions.now:7"]);
     // Random ids come from the seed: a call that is made again has the same.
     let again = case("glm47", "", text);

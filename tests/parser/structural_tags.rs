@@ -1,4 +1,4 @@
-//! What the parsers ask of the request: held against what vLLM 0.33 sends (tests/golden/structural_tags.json).
+//! What the parsers ask of the request: held against what vLLM 0.33 sends (`tests/golden/structural_tags.json`).
 
 use fastrender_core::json::{Json, python_dumps};
 use fastrender_core::parser::{Constraint, ParseRequest, Parser, ParserOptions, Requested, StrictLevel};

@@ -2,8 +2,8 @@
 
 use fastrender_core::json::{Json, Map};
 use fastrender_core::parser::{CallDelta, Deltas, Message, ParseRequest, Parser, ParserOptions, Piece};
-use fastrender_core::protocol::tools::{ToolChoice, read_tools};
 use fastrender_core::protocol::fields::Fields;
+use fastrender_core::protocol::tools::{ToolChoice, read_tools};
 
 /// `get_weather`, `now`, `write` and `pick`, with every kind of type.
 pub(crate) const TOOLS: &str = r#"{"tools": [
@@ -94,7 +94,8 @@ impl Case {
             ..ParserOptions::default()
         };
         let all: Vec<&str> = self.special.iter().chain(&self.tokens).copied().collect();
-        Parser::new(&options, &|text| all.iter().position(|token| *token == text).map(|i| u32::try_from(i).unwrap())).unwrap()
+        Parser::new(&options, &|text| all.iter().position(|token| *token == text).map(|i| u32::try_from(i).unwrap()))
+            .unwrap()
     }
 
     pub(crate) fn with<T>(&self, work: impl FnOnce(&ParseRequest<'_>) -> T) -> T {
@@ -122,7 +123,8 @@ impl Case {
         let mut pieces = Vec::new();
         let mut rest = self.text.as_str();
         'next: while let Some(c) = rest.chars().next() {
-            for (token, special) in self.special.iter().map(|t| (t, true)).chain(self.tokens.iter().map(|t| (t, false))) {
+            for (token, special) in self.special.iter().map(|t| (t, true)).chain(self.tokens.iter().map(|t| (t, false)))
+            {
                 if rest.starts_with(token) {
                     pieces.push(Piece::Token { text: token, special });
                     rest = &rest[token.len()..];
@@ -136,7 +138,8 @@ impl Case {
     }
 
     pub(crate) fn whole(&self) -> Answer {
-        let message = self.with(|request| self.parser().whole(request, join(&self.pieces(), &self.text), Some(self.finish)));
+        let message =
+            self.with(|request| self.parser().whole(request, join(&self.pieces(), &self.text), Some(self.finish)));
         answer(&message.unwrap())
     }
 
@@ -164,7 +167,7 @@ impl Case {
             }
             let called = all.iter().any(|deltas| !deltas.calls.is_empty());
             let mut answer = assembled(&all);
-            answer.reason = parser.finish_reason(request, Some(self.finish), called).to_owned();
+            parser.finish_reason(request, Some(self.finish), called).clone_into(&mut answer.reason);
             (answer, all)
         })
     }

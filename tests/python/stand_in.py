@@ -40,9 +40,6 @@ class Native:
     def __init__(self, calls: list[tuple[str, str | None]]) -> None:
         self.calls = calls
 
-    def finish_loading(self) -> bool:
-        return True
-
     def stats(self) -> dict[str, int]:
         return {"cache_hits": len(self.calls), "cache_bytes": 17}
 
@@ -54,6 +51,9 @@ class Renderer:
         self.calls: list[tuple[str, str | None]] = []
         self.native = Native(self.calls)
         self.spec = Spec()
+
+    def finish_loading(self) -> None:
+        pass
 
     def stats(self) -> dict[str, int]:
         return self.native.stats()

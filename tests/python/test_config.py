@@ -221,3 +221,12 @@ def test_a_merge_holds_the_overlay_and_what_it_left(
 
 def test_settings_are_declared_for_every_field() -> None:
     assert len(declared(RenderConfig)) == len(dataclasses.fields(RenderConfig))
+
+
+def test_the_time_that_templates_are_told_is_a_local_time() -> None:
+    time = RenderConfig(strftime_now="2026-12-01T12:30:00").native_settings()["strftime_now"]
+    assert (time["year"], time["month"], time["day"], time["minute"]) == (2026, 12, 1, 30)
+    assert RenderConfig().native_settings()["strftime_now"] is None
+    for wrong in ("yesterday", "2026-13-01", "2026-12-01T12:00:00+01:00", ""):
+        with pytest.raises(ConfigError, match="strftime-now"):
+            RenderConfig(strftime_now=wrong)

@@ -186,3 +186,11 @@ def test_the_tokenizers_setup_is_json_whatever_its_file_holds(tmp_path: pathlib.
     info = Renderer(folder).tokenizer_info()
     assert "é".encode() in info
     assert json.loads(info)["é"] == "\ud800"
+
+
+def test_the_time_that_templates_tell_can_be_fixed() -> None:
+    template = "{{ strftime_now('%d %B %Y') }}"
+    renderer = Renderer(strftime_now="2024-02-29T01:02:03", chat_template=template)
+    rendered = renderer.render_chat({"messages": [{"role": "user", "content": "hi"}]})
+    detokenized = renderer.detokenize({"tokens": rendered["token_ids"]})
+    assert detokenized["prompt"] == "29 February 2024"

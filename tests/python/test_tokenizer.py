@@ -89,7 +89,7 @@ def _texts(specials: list[str]) -> st.SearchStrategy[str]:
         st.sampled_from(_SPACES),
         st.sampled_from(specials),
         st.text(max_size=12),
-        st.builds(lambda c, n: c * n, st.characters(), st.integers(1, 80)),
+        st.builds(lambda c, n: c * n, st.characters(codec="utf-8"), st.integers(1, 80)),
     )
     return st.lists(piece, max_size=25).map("".join)
 

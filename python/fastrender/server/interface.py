@@ -15,10 +15,6 @@ class NativeRenderer(Protocol):
         """Name of the tokenizer implementation in use."""
         ...
 
-    def finish_loading(self) -> bool:
-        """Wait until what is loaded in the background is there."""
-        ...
-
 
 class ModelSpec(Protocol):
     """What `/v1/models` says about a model."""
@@ -84,6 +80,10 @@ class Renderer(Protocol):
     @property
     def spec(self) -> ModelSpec:
         """The model that it renders for."""
+        ...
+
+    def finish_loading(self) -> None:
+        """Wait until what is loaded in the background is there."""
         ...
 
     def stats(self) -> dict[str, int]:

@@ -55,7 +55,7 @@ def settle(renderer: Renderer) -> None:
 
     Loading a large vocabulary leaves some sixty megabytes of freed but unreturned memory behind.
     """
-    renderer.native.finish_loading()
+    renderer.finish_loading()
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 

@@ -48,7 +48,7 @@ impl<'t> TypedPlaceholders<'t> {
             return Self { target, stand_in: None };
         }
         // Letters and digits pass through templates, their filters and JSON unharmed.
-        let stand_in = (0u64..)
+        let stand_in = (0..u64::MAX)
             .map(|number| format!("TypedPlaceholder{number}x"))
             .find(|candidate| !found(candidate))
             .expect("some number is not in the texts");
@@ -97,10 +97,8 @@ fn holds(value: &Json<'_>, wanted: &str) -> bool {
 
 fn replace(value: &mut Json<'_>, from: &str, to: &str) {
     match value {
-        Json::Str(text) | Json::BrokenStr(text) => {
-            if text.contains(from) {
-                *text = Cow::Owned(text.replace(from, to));
-            }
+        Json::Str(text) | Json::BrokenStr(text) if text.contains(from) => {
+            *text = Cow::Owned(text.replace(from, to));
         }
         Json::Array(items) => items.iter_mut().for_each(|item| replace(item, from, to)),
         Json::Object(map) => {

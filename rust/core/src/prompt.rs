@@ -69,7 +69,10 @@ impl PromptEncoder<'_> {
     ) -> Result<EncodedPrompt> {
         let kept = self.kept(prompt.ids.len(), request.truncation, no_output);
         if !features.shift(&kept) {
-            return Err(Error::bad_param("truncate_prompt_tokens", "a media item would be cut; keep more of the prompt"));
+            return Err(Error::bad_param(
+                "truncate_prompt_tokens",
+                "a media item would be cut; keep more of the prompt",
+            ));
         }
         self.truncate(&mut prompt, request.truncation, no_output);
         self.check_length(prompt)

@@ -6,6 +6,8 @@
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use crate::template::Timestamp;
+
 /// How message content reaches a template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -188,6 +190,8 @@ pub struct RenderSettings {
     pub max_request_bytes: u64,
     pub logprob_bytes: LogprobBytes,
     pub derender_state: DerenderState,
+    /// What `strftime_now` tells instead of the clock's time.
+    pub strftime_now: Option<Timestamp>,
     /// Steps that a template may take; 0 = no bound.
     pub template_fuel: u64,
     /// Bytes that a template may print.
@@ -222,6 +226,7 @@ impl Default for RenderSettings {
             max_request_bytes: 64 << 20,
             logprob_bytes: LogprobBytes::Raw,
             derender_state: DerenderState::Compat,
+            strftime_now: None,
             template_fuel: 50_000_000,
             template_output_bytes: 64 << 20,
         }

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::json::{Json, Map};
 use crate::protocol::chat::TemplateFields;
 use crate::spec::{ContentFormat, ModelSpec, RenderSettings};
-use crate::template::{ChatTemplate, Limits, RenderInput};
+use crate::template::{ChatTemplate, Limits, RenderInput, Timestamp};
 
 /// Parameters of transformers' `apply_chat_template` that are options, not variables.
 const OPTIONS: [&str; 9] = [
@@ -42,6 +42,7 @@ pub struct TemplateSet {
     default_kwargs: Map<'static>,
     effort_map: Map<'static>,
     content_format: ContentFormat,
+    now: Option<Timestamp>,
     /// For templates that come with a request.
     limits: Limits,
 }
@@ -68,6 +69,7 @@ impl std::ops::Deref for Resolved<'_> {
 pub struct TemplateVariables<'a> {
     /// All but the tools, as `parse_context` tells them.
     pub effective: Map<'a>,
+    now: Option<Timestamp>,
 }
 
 impl TemplateSet {
@@ -114,6 +116,7 @@ impl TemplateSet {
             default_kwargs,
             effort_map: owned(&settings.reasoning_effort_map),
             content_format: settings.chat_template_content_format,
+            now: settings.strftime_now,
             limits,
         })
     }
@@ -184,7 +187,7 @@ impl TemplateSet {
                 effective.insert(key, value);
             }
         }
-        TemplateVariables { effective }
+        TemplateVariables { effective, now: self.now }
     }
 }
 
@@ -222,7 +225,7 @@ impl TemplateVariables<'_> {
             add_generation_prompt: flag("add_generation_prompt"),
             continue_final_message: flag("continue_final_message"),
             kwargs: &kwargs,
-            now: None,
+            now: self.now,
         })
     }
 }

@@ -21,11 +21,11 @@ mod _native {
     #[pymodule_export]
     use super::error::{RequestError, SetupError, error_envelope, request_error};
     #[pymodule_export]
-    use super::plain_request::read_plain_request;
-    #[pymodule_export]
     use super::media::{Image, ImageProcessor, MediaHasher, MediaReference, Pending};
     #[pymodule_export]
     use super::parser::{choose_parsers, parse_case, parse_text, parser_names, tool_format_names};
+    #[pymodule_export]
+    use super::plain_request::read_plain_request;
     #[pymodule_export]
     use super::renderer::Renderer;
 

@@ -19,7 +19,7 @@ use crate::renderer::Renderer;
 pub(crate) struct Request {
     pub(crate) route: core::Route,
     pub(crate) body: PyBackedBytes,
-    pub(crate) request_id: Option<PyBackedStr>,
+    pub(crate) id: Option<PyBackedStr>,
 }
 
 /// A request that waits for its media.
@@ -27,7 +27,7 @@ pub(crate) struct Request {
 pub(crate) struct Pending {
     renderer: Py<Renderer>,
     request: Request,
-    pending: core::Pending,
+    inner: core::Pending,
 }
 
 /// A medium that a request refers to.
@@ -43,12 +43,12 @@ pub(crate) struct MediaReference {
 }
 
 impl Pending {
-    pub(crate) fn new(renderer: Py<Renderer>, request: Request, pending: core::Pending) -> Self {
-        Self { renderer, request, pending }
+    pub(crate) fn new(renderer: Py<Renderer>, request: Request, inner: core::Pending) -> Self {
+        Self { renderer, request, inner }
     }
 
     fn medium(&self, index: usize) -> PyResult<&core::PendingMedia> {
-        self.pending.media.get(index).ok_or_else(|| PyValueError::new_err("there is no such medium"))
+        self.inner.media.get(index).ok_or_else(|| PyValueError::new_err("there is no such medium"))
     }
 }
 
@@ -63,31 +63,31 @@ impl Pending {
             uuid: medium.uuid.clone(),
             is_empty: medium.source.is_none(),
         };
-        self.pending.media.iter().map(reference).collect()
+        self.inner.media.iter().map(reference).collect()
     }
 
     /// `media_io_kwargs` of the request as JSON, if there are any.
     #[getter]
     fn media_io_kwargs(&self) -> Option<&str> {
-        self.pending.options.media_io_kwargs.as_deref()
+        self.inner.options.media_io_kwargs.as_deref()
     }
 
     /// `mm_processor_kwargs` of the request as JSON, if there are any.
     #[getter]
     fn mm_processor_kwargs(&self) -> Option<&str> {
-        self.pending.options.mm_processor_kwargs.as_deref()
+        self.inner.options.mm_processor_kwargs.as_deref()
     }
 
     /// Whether the answer is to hold hashes and places alone.
     #[getter]
     fn omits_payload(&self) -> bool {
-        self.pending.options.omit_payload
+        self.inner.options.omit_payload
     }
 
     /// Token ids of the prompt before media take their places.
     #[getter]
     fn prompt_length(&self) -> usize {
-        self.pending.prompt_length()
+        self.inner.prompt_length()
     }
 
     /// Whether the medium `index` came as a `data:` URL.
@@ -110,7 +110,7 @@ impl Pending {
 
     /// The response bytes; `ready` has a hash and an image for each of `media`.
     fn finish<'py>(&self, py: Python<'py>, ready: Vec<(PyBackedStr, Py<Image>)>) -> PyResult<Bound<'py, PyBytes>> {
-        let Request { route, body, request_id } = &self.request;
+        let Request { route, body, id } = &self.request;
         let ready: Vec<core::ReadyMedia<'_>> = ready
             .iter()
             .map(|(hash, image)| {
@@ -119,8 +119,7 @@ impl Pending {
             })
             .collect();
         let renderer = &self.renderer.get().0;
-        let response =
-            detached(py, || renderer.finish(*route, body, request_id.as_deref(), &self.pending, &ready))?;
+        let response = detached(py, || renderer.finish(*route, body, id.as_deref(), &self.inner, &ready))?;
         Ok(PyBytes::new(py, &response))
     }
 }
@@ -214,10 +213,9 @@ impl MediaHasher {
     ) -> PyResult<String> {
         detached(py, || {
             let (io, processor) = (object(media_io_kwargs.as_deref())?, object(mm_processor_kwargs.as_deref())?);
-            let io_config = io_config.as_ref().map(|(mode, background)| IoConfig {
-                image_mode: mode,
-                rgba_background_color: *background,
-            });
+            let io_config = io_config
+                .as_ref()
+                .map(|(mode, background)| IoConfig { image_mode: mode, rgba_background_color: *background });
             self.algorithm.image(&data, io_config, self.factors(io.as_ref(), processor.as_ref()))
         })
     }

@@ -10,32 +10,34 @@ use crate::error::to_py;
 
 /// Answer a case: a JSON object with `text` and what it is read with; the answer is JSON too.
 #[pyfunction]
-#[pyo3(signature = (case, *, tool_parser=None, reasoning_parser=None, tool_formats=vec![]))]
+#[pyo3(signature = (case, *, tool_parser=None, reasoning_parser=None, tool_formats=None))]
 pub(crate) fn parse_case(
     py: Python<'_>,
     case: PyBackedStr,
     tool_parser: Option<PyBackedStr>,
     reasoning_parser: Option<PyBackedStr>,
-    tool_formats: Vec<String>,
+    tool_formats: Option<Vec<String>>,
 ) -> PyResult<String> {
     detached(py, || {
         let (tool_parser, reasoning_parser) = (tool_parser.as_deref(), reasoning_parser.as_deref());
+        let tool_formats = tool_formats.unwrap_or_default();
         answer(&case, &CaseDefaults { tool_parser, reasoning_parser, tool_formats: &tool_formats })
     })
 }
 
 /// Read a whole text; the message is JSON: `reasoning`, `content`, `tool_calls`, `finish_reason`.
 #[pyfunction]
-#[pyo3(signature = (text, *, tool_parser=None, reasoning_parser=None, tool_formats=vec![]))]
+#[pyo3(signature = (text, *, tool_parser=None, reasoning_parser=None, tool_formats=None))]
 pub(crate) fn parse_text(
     py: Python<'_>,
     text: PyBackedStr,
     tool_parser: Option<PyBackedStr>,
     reasoning_parser: Option<PyBackedStr>,
-    tool_formats: Vec<String>,
+    tool_formats: Option<Vec<String>>,
 ) -> PyResult<String> {
     detached(py, || {
         let (tool_parser, reasoning_parser) = (tool_parser.as_deref(), reasoning_parser.as_deref());
+        let tool_formats = tool_formats.unwrap_or_default();
         read(&text, &CaseDefaults { tool_parser, reasoning_parser, tool_formats: &tool_formats })
     })
 }

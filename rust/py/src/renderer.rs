@@ -114,7 +114,7 @@ fn serve<'py>(
         core::Begun::Done(response) => Ok(PyBytes::new(py, &response).into_any()),
         core::Begun::Lengthy => Ok(py.None().into_bound(py)),
         core::Begun::Pending(pending) => {
-            let request = Request { route, body, request_id };
+            let request = Request { route, body, id: request_id };
             Ok(Bound::new(py, Pending::new(renderer.clone().unbind(), request, pending))?.into_any())
         }
     }

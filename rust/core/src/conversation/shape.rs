@@ -90,7 +90,8 @@ fn check_size(messages: &[Json<'_>]) -> Result<()> {
     };
     let parts: usize = messages.iter().map(|message| count(message, "content") + count(message, "tool_calls")).sum();
     if parts > MAX_PARTS {
-        let message = format!("the messages of a conversation may have {MAX_PARTS} content parts and tool calls in all");
+        let message =
+            format!("the messages of a conversation may have {MAX_PARTS} content parts and tool calls in all");
         return Err(Error::bad_param("messages", message));
     }
     Ok(())

@@ -165,15 +165,15 @@ fn dump(value: &Json<'_>, escapes: Escapes, out: &mut String) {
 }
 
 fn dump_str(text: &str, escapes: Escapes, out: &mut String) {
-    let mut escaped = Vec::new();
-    write_str(&mut escaped, text);
-    let escaped = String::from_utf8_lossy(&escaped);
+    let mut quoted = Vec::new();
+    write_str(&mut quoted, text);
+    let quoted = String::from_utf8_lossy(&quoted);
     if escapes == Escapes::Needed {
-        out.push_str(&escaped);
+        out.push_str(&quoted);
         return;
     }
     let mut units = [0u16; 2];
-    for c in escaped.chars() {
+    for c in quoted.chars() {
         if c < '\u{7f}' {
             out.push(c);
             continue;

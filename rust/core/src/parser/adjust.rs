@@ -2,13 +2,13 @@
 //!
 //! Source: protocol.md §2.3.4.
 
+use super::engine::Parser;
 use super::format::SpecialTokens;
-use super::parser::Parser;
 use super::request::ParseRequest;
 use super::structural_tag::{Constraint, Requested};
+use crate::error::{Error, Result};
 use crate::json::{Json, Map};
 use crate::protocol::tools::ToolChoice;
-use crate::error::{Error, Result};
 
 /// Changes to a request.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -99,7 +99,10 @@ fn list_of_calls(request: &ParseRequest<'_>) -> Result<Json<'static>> {
                 }
             }
             Some(_) => {
-                return Err(Error::bad_param("tools", format!("`$defs` of the tool `{}` must be an object", tool.name)));
+                return Err(Error::bad_param(
+                    "tools",
+                    format!("`$defs` of the tool `{}` must be an object", tool.name),
+                ));
             }
         }
         let properties = map([("name", name_of(tool.name)), ("parameters", schema)]);
@@ -122,7 +125,10 @@ fn native_list(request: &ParseRequest<'_>, only: Option<&str>, key: &str) -> Jso
     let tools = request.tools.iter().filter(|tool| only.is_none_or(|only| tool.name == only));
     let call = |tool: &super::request::Tool<'_>| {
         let schema = tool.parameters.and_then(Json::as_object).filter(|schema| !schema.is_empty());
-        let schema = schema.map_or_else(|| map([("type", "object".into())]), |schema| schema.clone().into_iter().map(|(k, v)| (k.into_owned().into(), v.into_owned())).collect());
+        let schema = schema.map_or_else(
+            || map([("type", "object".into())]),
+            |schema| schema.clone().into_iter().map(|(k, v)| (k.into_owned().into(), v.into_owned())).collect(),
+        );
         let mut properties = map([("name", name_of(tool.name))]);
         properties.push(key.to_owned(), Json::Object(schema));
         let required = Json::Array(vec!["name".into(), key.to_owned().into()]);

@@ -41,7 +41,8 @@ const GLM: &[&str] = &[
     "Glm5NextForConditionalGeneration",
 ];
 const GRANITE: &[&str] = &["GraniteForCausalLM", "GraniteMoeForCausalLM", "GraniteMoeSharedForCausalLM"];
-const GEMMA4: &[&str] = &["Gemma4ForCausalLM", "Gemma4ForConditionalGeneration", "Gemma4UnifiedForConditionalGeneration"];
+const GEMMA4: &[&str] =
+    &["Gemma4ForCausalLM", "Gemma4ForConditionalGeneration", "Gemma4UnifiedForConditionalGeneration"];
 const ERNIE: &[&str] = &["Ernie4_5ForCausalLM", "Ernie4_5_MoeForCausalLM"];
 
 const TABLE: &[Row] = &[
@@ -82,7 +83,12 @@ const TABLE: &[Row] = &[
     (&["Step3p5ForCausalLM", "Step3p7ForConditionalGeneration"], &["<function="], Some("step3p5"), Some("step3p5")),
     (&["Step5ForCausalLM", "Step5ForConditionalGeneration"], &["<function="], Some("step5"), Some("step5")),
     (&["Step3TextForCausalLM", "Step3VLForConditionalGeneration"], &[], None, Some("step3")),
-    (&["MiMoV2FlashForCausalLM", "MiMoV2ForCausalLM", "MiMoV2OmniForCausalLM"], &["<function="], Some("mimo"), Some("mimo")),
+    (
+        &["MiMoV2FlashForCausalLM", "MiMoV2ForCausalLM", "MiMoV2OmniForCausalLM"],
+        &["<function="],
+        Some("mimo"),
+        Some("mimo"),
+    ),
     (&["LongcatFlashForCausalLM"], &["<longcat_tool_call>"], Some("longcat"), None),
     (&["HunYuanMoEV1ForCausalLM"], &["<tool_calls>"], Some("hunyuan_a13b"), Some("hunyuan_a13b")),
     (&["Phi3ForCausalLM"], &["<|tool|>"], Some("phi4_mini_json"), None),

@@ -4,7 +4,7 @@
 
 use aho_corasick::{AhoCorasick, MatchKind};
 
-use super::parser::{Parser, ParserOptions};
+use super::engine::{Parser, ParserOptions};
 use super::request::{CallDelta, Deltas, Message, ParseRequest, Piece};
 use crate::error::{Error, Result};
 use crate::json::{Json, Map};
@@ -23,7 +23,8 @@ pub struct CaseDefaults<'a> {
 
 /// Answer one case, a JSON object. Unknown keys are ignored.
 pub fn answer(case: &str, defaults: &CaseDefaults<'_>) -> Result<String> {
-    let parsed = Json::parse(case).map_err(|error| Error::bad_request(format!("the case is not valid JSON: {error}")))?;
+    let parsed =
+        Json::parse(case).map_err(|error| Error::bad_request(format!("the case is not valid JSON: {error}")))?;
     let case = parsed.as_object().ok_or_else(|| Error::bad_request("a case must be a JSON object"))?;
     let fields = Fields::new(case, "case");
     let text = fields.str("text")?.ok_or_else(|| Error::bad_param("text", "a case needs `text`"))?;
@@ -53,7 +54,8 @@ pub fn answer(case: &str, defaults: &CaseDefaults<'_>) -> Result<String> {
         id_seed: text.as_bytes(),
         prompt_ids: Some(&prompt),
     };
-    let finish_reason = fields.str("finish_reason")?.or_else(|| (!case.contains_key("finish_reason")).then_some("stop"));
+    let finish_reason =
+        fields.str("finish_reason")?.or_else(|| (!case.contains_key("finish_reason")).then_some("stop"));
     let run = Run { parser: &parser, request: &request, vocabulary: &vocabulary, finish_reason };
     let mut out = Map::new();
     out.push("whole", run.whole(text)?);
@@ -144,7 +146,9 @@ struct Run<'a> {
 
 impl Run<'_> {
     fn whole(&self, text: &str) -> Result<Json<'static>> {
-        self.parser.whole(self.request, self.vocabulary.pieces(text), self.finish_reason).map(|message| message_json(&message))
+        self.parser
+            .whole(self.request, self.vocabulary.pieces(text), self.finish_reason)
+            .map(|message| message_json(&message))
     }
 
     /// The deltas of each chunk.
@@ -248,7 +252,8 @@ fn joined(deltas: &[Deltas]) -> Map<'static> {
     out.push("reasoning", reasoning.into());
     out.push("content", content.into());
     let call = |call: &CallDelta| {
-        let (name, arguments) = (call.name.as_deref().unwrap_or_default(), call.arguments.as_deref().unwrap_or_default());
+        let (name, arguments) =
+            (call.name.as_deref().unwrap_or_default(), call.arguments.as_deref().unwrap_or_default());
         call_json(call.id.as_ref(), name, arguments)
     };
     out.push("tool_calls", Json::Array(calls.iter().map(call).collect()));

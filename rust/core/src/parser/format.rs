@@ -13,6 +13,7 @@ const MAX_MARKER_BYTES: usize = 256;
 /// How a model writes tool calls.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact about a format, not a state")]
 pub struct ToolFormat {
     /// The names that `--tool-call-parser` takes for it.
     pub names: Vec<String>,
@@ -210,7 +211,11 @@ pub enum Trim {
 /// How a whole answer spells the arguments that a stream passes on as the model wrote them.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact about a format, not a state")]
 pub struct WholeArguments {
+    /// One complete call whose arguments are no JSON makes text of all calls.
+    #[serde(default)]
+    pub all_or_nothing: bool,
     /// Parsed, and written with Python's spacing.
     #[serde(default)]
     pub respelled: bool,
@@ -260,92 +265,6 @@ pub enum SpecialTokens {
     KeptWithTools,
 }
 
-/// How a model marks its reasoning.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ReasoningFormat {
-    /// The names that `--reasoning-parser` takes for it.
-    pub names: Vec<String>,
-    #[serde(default)]
-    pub open: Vec<String>,
-    #[serde(default)]
-    pub close: Vec<String>,
-    /// Openers of tool calls that end reasoning too.
-    #[serde(default)]
-    pub ended_by: Vec<String>,
-    /// The first generated token is reasoning unless the prompt says otherwise.
-    #[serde(default)]
-    pub starts_open: bool,
-    /// Template variables that turn it on and off.
-    #[serde(default)]
-    pub switch: Option<Switch>,
-    #[serde(default)]
-    pub prompt: PromptRule,
-    /// Tokens between turns: what stands before the last one is another turn's.
-    #[serde(default)]
-    pub boundaries: Vec<String>,
-    #[serde(default)]
-    pub trim_end: bool,
-    /// Taken off the front of the reasoning.
-    #[serde(default)]
-    pub prefix: Option<String>,
-    /// A closer in content is swallowed.
-    #[serde(default)]
-    pub swallow_close: bool,
-    /// The same while reasoning is switched off.
-    #[serde(default)]
-    pub swallow_close_when_off: bool,
-    /// An opener in content opens reasoning again.
-    #[serde(default)]
-    pub reopens: bool,
-    /// Put before the content; nothing is taken for reasoning.
-    #[serde(default)]
-    pub content_prefix: Option<String>,
-    /// Markers around the content that are taken off.
-    #[serde(default)]
-    pub content_tags: Vec<String>,
-    /// Reasoning becomes the content of an answer that has none, if one of these template variables says so.
-    #[serde(default)]
-    pub becomes_content: bool,
-    /// Text that opens reasoning although the marker is missing.
-    #[serde(default)]
-    pub unmarked_start: Option<String>,
-    /// The engine's text must keep its special tokens.
-    #[serde(default)]
-    pub keeps_special_tokens: bool,
-    /// Harmony does the work.
-    #[serde(default)]
-    pub harmony: bool,
-}
-
-/// Template variables that turn reasoning on: on if one of `keys` is true, `default` if none is given.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Switch {
-    pub keys: Vec<String>,
-    pub default: bool,
-    /// `reasoning_effort: "none"` turns it off.
-    #[serde(default)]
-    pub effort_none: bool,
-}
-
-/// How the prompt's tokens decide whether the answer begins inside reasoning.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PromptRule {
-    /// The last opener or closer of this turn.
-    #[default]
-    LastMarker,
-    /// Any closer, wherever.
-    AnyClose,
-    /// Open only if the last marker is an opener.
-    OpenTail,
-    /// The prompt says nothing.
-    Ignored,
-    /// Nor can anyone else tell from tokens whether reasoning is over: the markers are sentences.
-    Untold,
-}
-
 impl ToolFormat {
     /// Read a format of a user from TOML.
     pub fn from_toml(text: &str) -> Result<Self> {
@@ -389,7 +308,11 @@ impl ToolFormat {
             }
             Body::Tagged { name_end, name_ends_at_key, key_open, key_end, value_close, .. } => {
                 require(*name_ends_at_key || !name_end.is_empty(), name, "`body.name_end` is empty")?;
-                require(!key_open.is_empty() && !key_end.is_empty(), name, "a tagged body needs `key_open` and `key_end`")?;
+                require(
+                    !key_open.is_empty() && !key_end.is_empty(),
+                    name,
+                    "a tagged body needs `key_open` and `key_end`",
+                )?;
                 require(!value_close.is_empty(), name, "`body.value_close` is empty")?;
                 false
             }
@@ -404,33 +327,20 @@ impl ToolFormat {
     }
 }
 
-impl ReasoningFormat {
-    pub(crate) fn literals(&self) -> Vec<&String> {
-        self.open.iter().chain(&self.close).chain(&self.ended_by).chain(&self.content_tags).collect()
-    }
-
-    pub(crate) fn from_toml(text: &str) -> Result<Self> {
-        let format: ReasoningFormat = toml::from_str(text)
-            .map_err(|error| Error::setup(format!("a reasoning format does not read as TOML: {}", error.message())))?;
-        let name = check_names(&format.names)?;
-        check_literals(name, &format.literals())?;
-        Ok(format)
-    }
-}
-
 fn require(holds: bool, name: &str, problem: &str) -> Result<()> {
     if holds { Ok(()) } else { Err(Error::setup(format!("format `{name}`: {problem}"))) }
 }
 
-fn check_names(names: &[String]) -> Result<&str> {
-    let ok = |name: &String| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
+pub(super) fn check_names(names: &[String]) -> Result<&str> {
+    let ok =
+        |name: &String| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
     match names.first() {
         Some(first) if names.iter().all(ok) => Ok(first),
         _ => Err(Error::setup("a format needs `names`: letters, digits, `_` and `-`")),
     }
 }
 
-fn check_literals(name: &str, literals: &[&String]) -> Result<()> {
+pub(super) fn check_literals(name: &str, literals: &[&String]) -> Result<()> {
     require(literals.len() <= MAX_MARKERS, name, "too many markers")?;
     let fits = |text: &&String| !text.is_empty() && text.len() <= MAX_MARKER_BYTES;
     require(literals.iter().all(fits), name, "a marker is empty or longer than 256 bytes")

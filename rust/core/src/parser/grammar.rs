@@ -1,6 +1,7 @@
 //! The markers of each phase, from the formats and from what the request leaves of them.
 
-use super::format::{Body, Opens, ReasoningFormat, ToolFormat};
+use super::format::{Body, Opens, ToolFormat};
+use super::reasoning_format::ReasoningFormat;
 use super::scan::{MarkerSet, Role};
 use super::state::{Phase, Tools};
 
@@ -151,7 +152,9 @@ impl Grammar {
         let [section_close, call_close] = closers;
         let [section_open, call_open] = openers;
         for (texts, role) in openers.into_iter().chain([(&format.content.swallow[..], Role::Swallow)]) {
-            texts.iter().for_each(|text| self.content.add(text, role, (builder.has_token)(text)));
+            for text in texts {
+                self.content.add(text, role, (builder.has_token)(text));
+            }
         }
         self.preamble = builder.set(&[call_open, section_close, section_open]);
         self.trailer = builder.set(&[call_close, call_open, section_close, section_open]);
@@ -161,17 +164,29 @@ impl Grammar {
                 if *bare {
                     self.content.add(if *list { "[" } else { "{" }, Role::Bare, false);
                 }
-                restart.iter().for_each(|text| self.content.add(text, Role::Restart, (builder.has_token)(text)));
+                for text in restart {
+                    self.content.add(text, Role::Restart, (builder.has_token)(text));
+                }
             }
             Body::Header { before_name, name_end, brace_ends_name, .. } => {
                 let before = before_name.as_slice();
-                self.name = builder.set(&[(name_end, Role::NameEnd), (before, Role::BeforeName), call_close, section_close]);
+                self.name =
+                    builder.set(&[(name_end, Role::NameEnd), (before, Role::BeforeName), call_close, section_close]);
                 if *brace_ends_name {
                     self.name.add("{", Role::NameEnd, false);
                 }
                 self.arguments = builder.set(&[call_close, section_close, call_open]);
             }
-            Body::Tagged { name_end, name_ends_at_key, key_open, key_end, value_open, value_close, value_ends_at, .. } => {
+            Body::Tagged {
+                name_end,
+                name_ends_at_key,
+                key_open,
+                key_end,
+                value_open,
+                value_close,
+                value_ends_at,
+                ..
+            } => {
                 let key_open = (&key_open[..], Role::KeyOpen);
                 let call = [call_close, section_close, call_open, section_open];
                 self.name = builder.set(&[&[(&name_end[..], Role::NameEnd)], &call[..]].concat());
@@ -184,7 +199,8 @@ impl Grammar {
                 self.key = builder.set(&[&[(&key_end[..], Role::KeyEnd), broken], &between[..]].concat());
                 self.value_open = builder.set(&[&[(&value_open[..], Role::ValueOpen), broken], &between[..]].concat());
                 self.value = builder.set(&[broken]);
-                builder.role = between.iter().flat_map(|(texts, role)| texts.iter().map(|text| (text.as_str(), *role))).collect();
+                builder.role =
+                    between.iter().flat_map(|(texts, role)| texts.iter().map(|text| (text.as_str(), *role))).collect();
                 builder.add_known(&mut self.value, value_ends_at);
             }
             Body::Python { bare, .. } => {
@@ -192,8 +208,7 @@ impl Grammar {
                     self.content.add("[", Role::Bare, false);
                 }
             }
-            Body::Literal { .. } => {}
-            Body::Harmony => {}
+            Body::Literal { .. } | Body::Harmony => {}
         }
     }
 
@@ -210,9 +225,13 @@ impl Grammar {
             Phase::ValueOpen => Some(&self.value_open),
             Phase::Value => Some(&self.value),
             // A closer by token ends these whatever they hold.
-            Phase::Trailer | Phase::List | Phase::Object | Phase::AfterBare | Phase::Python | Phase::Literal | Phase::Echo => {
-                Some(&self.trailer)
-            }
+            Phase::Trailer
+            | Phase::List
+            | Phase::Object
+            | Phase::AfterBare
+            | Phase::Python
+            | Phase::Literal
+            | Phase::Echo => Some(&self.trailer),
             Phase::Harmony | Phase::Named | Phase::Held => None,
         }
     }

@@ -1,12 +1,13 @@
 //! The machine: text in, reports out, one phase at a time. It looks at each byte once, and holds back no more than what
 //! may be the beginning of a marker.
 
-use super::format::{Body, ReasoningFormat, ToolFormat, Values};
+use super::format::{Body, ToolFormat};
 use super::grammar::Grammar;
+use super::reasoning_format::ReasoningFormat;
 use super::request::Piece;
 use super::scan::{Found, Role};
-use super::sink::{Kind, Sink};
-use super::state::{MachineState, ObjectState, Phase, Tools, Tracker, ValueState};
+use super::sink::Sink;
+use super::state::{MachineState, ObjectState, Phase, Tools, Tracker};
 use super::stream::too_long;
 use crate::error::Result;
 
@@ -68,7 +69,12 @@ impl Machine<'_> {
         let held = std::mem::take(&mut self.state.held);
         self.run(&held, true)?;
         match self.grammar.set(self.state.phase).and_then(|set| set.token(text)) {
-            Some(role) => self.marker(role, text),
+            Some(role) => {
+                if self.state.phase != Phase::Reasoning {
+                    self.sink.raw(text);
+                }
+                self.marker(role, text)
+            }
             None => self.text(text),
         }
     }
@@ -88,16 +94,19 @@ impl Machine<'_> {
         let held = std::mem::take(&mut self.state.held);
         self.run(&held, true)?;
         match self.state.phase {
-            Phase::Name => self.finish_in_name()?,
+            Phase::Name => self.finish_in_name(),
             Phase::List | Phase::Object | Phase::Python | Phase::Literal | Phase::Echo => {
                 self.finish_body(true);
             }
-            Phase::Harmony => self.finish_harmony()?,
+            Phase::Harmony => self.finish_harmony(),
             Phase::Reasoning if !self.state.prefix_done => self.finish_prefix(),
-            Phase::Value if self.state.value.newline => {}
             _ => {}
         }
         if self.state.in_call {
+            let typed = self.format.is_some_and(|format| format.whole.typed);
+            if self.state.phase == Phase::Object && typed && !self.state.object.arguments_seen {
+                self.sink.arguments("{}")?;
+            }
             let cut = match self.state.phase {
                 Phase::Arguments => !self.state.tracker.is_done(),
                 Phase::Named => false,
@@ -113,7 +122,11 @@ impl Machine<'_> {
         let mut rest = text;
         let mut idle = 0;
         while !rest.is_empty() {
+            let reasoning = self.state.phase == Phase::Reasoning;
             let Some(done) = self.step(rest, last)? else { break };
+            if !reasoning {
+                self.sink.raw(&rest[..done]);
+            }
             idle = if done == 0 { idle + 1 } else { 0 };
             if idle > MAX_IDLE_STEPS {
                 self.state.phase = Phase::Content;
@@ -135,12 +148,12 @@ impl Machine<'_> {
         match self.state.phase {
             Phase::List => return self.list(text, last),
             Phase::Object => return self.object(text, last),
-            Phase::AfterBare => return self.after_bare(text),
+            Phase::AfterBare => return Ok(Some(self.after_bare(text))),
             Phase::Python => return self.python(text, last),
             Phase::Literal => return self.literal(text, last),
             Phase::Harmony => return self.harmony(text, last),
             Phase::Arguments => return self.header_arguments(text, last),
-            Phase::Echo => return self.echo(text, last),
+            Phase::Echo => return Ok(self.echo(text, last)),
             Phase::Named => return self.named(text),
             Phase::Held => return Ok(Some(text.len())),
             _ => {}
@@ -235,10 +248,14 @@ impl Machine<'_> {
     pub(crate) fn marker(&mut self, role: Role, text: &str) -> Result<()> {
         match self.state.phase {
             Phase::Reasoning => self.reasoning_marker(role, text),
-            Phase::Content => self.content_marker(role, text),
+            Phase::Content => {
+                self.content_marker(role, text);
+                Ok(())
+            }
             Phase::Arguments => {
                 self.end_call(false)?;
-                self.call_marker(role, text)
+                self.call_marker(role, text);
+                Ok(())
             }
             Phase::List | Phase::Object | Phase::Python | Phase::Literal | Phase::Echo => {
                 if self.state.phase == Phase::Echo && role == Role::CallClose {
@@ -252,7 +269,8 @@ impl Machine<'_> {
                     self.content(text);
                     return Ok(());
                 }
-                self.call_marker(role, text)
+                self.call_marker(role, text);
+                Ok(())
             }
             Phase::Name => self.name_marker(role, text),
             Phase::Key => self.key_marker(role, text),
@@ -270,7 +288,7 @@ impl Machine<'_> {
         }
     }
 
-    pub(crate) fn content_marker(&mut self, role: Role, text: &str) -> Result<()> {
+    pub(crate) fn content_marker(&mut self, role: Role, text: &str) {
         let at_start = match role {
             Role::SectionOpen | Role::CallOpen => self.grammar.opens_at_start,
             Role::Bare => self.grammar.bare_at_start,
@@ -278,30 +296,29 @@ impl Machine<'_> {
         };
         if at_start && self.state.begun {
             self.content(text);
-            return Ok(());
+            return;
         }
         match role {
             Role::ThinkOpen => self.state.phase = Phase::Reasoning,
-            Role::SectionOpen | Role::CallOpen => return self.call_marker(role, text),
-            Role::Bare => self.begin_body(text)?,
+            Role::SectionOpen | Role::CallOpen => self.call_marker(role, text),
+            Role::Bare => self.begin_body(text),
             Role::Restart => {
                 self.content(text);
                 self.state.begun = false;
             }
             _ => {}
         }
-        Ok(())
     }
 
     /// A marker of calls, outside of any.
-    pub(crate) fn call_marker(&mut self, role: Role, text: &str) -> Result<()> {
+    pub(crate) fn call_marker(&mut self, role: Role, text: &str) {
         match role {
             Role::SectionOpen => {
                 self.sink.opened();
                 self.state.text.clear();
                 self.state.phase = Phase::Preamble;
             }
-            Role::CallOpen => self.begin_body(text)?,
+            Role::CallOpen => self.begin_body(text),
             Role::SectionClose => self.state.phase = Phase::Content,
             Role::CallClose => {
                 self.state.text.clear();
@@ -309,7 +326,6 @@ impl Machine<'_> {
             }
             _ => {}
         }
-        Ok(())
     }
 
     /// The phase behind a closed call.
@@ -322,7 +338,7 @@ impl Machine<'_> {
     }
 
     /// The opener of a call was read: its body begins.
-    pub(crate) fn begin_body(&mut self, opener: &str) -> Result<()> {
+    pub(crate) fn begin_body(&mut self, opener: &str) {
         opener.clone_into(&mut self.state.raw);
         self.state.text.clear();
         self.state.tracker = Tracker::default();
@@ -330,9 +346,9 @@ impl Machine<'_> {
         if self.state.tools == Tools::Required {
             (self.state.list, self.state.bare) = (true, true);
             self.state.phase = Phase::List;
-            return Ok(());
+            return;
         }
-        let Some(format) = self.format else { return Ok(()) };
+        let Some(format) = self.format else { return };
         let bare = matches!(opener, "[" | "{") && !format.call.open.iter().any(|text| text == opener);
         self.state.bare = bare;
         match &format.body {
@@ -360,7 +376,6 @@ impl Machine<'_> {
             }
             Body::Harmony => {}
         }
-        Ok(())
     }
 
     pub(crate) fn begin_call(&mut self, name: &str, id: Option<&str>, by_key: bool) {
@@ -378,90 +393,5 @@ impl Machine<'_> {
     /// Within the bounds of what may be held back.
     pub(crate) fn check(&self, held: usize) -> Result<()> {
         if held > self.limit && !self.state.whole { Err(too_long(self.limit)) } else { Ok(()) }
-    }
-
-    fn begin_value(&mut self) -> Result<()> {
-        let (key, kind) = self.key_and_kind();
-        self.state.value = ValueState { broken: key.is_none(), ..ValueState::default() };
-        self.state.text.clear();
-        self.state.phase = Phase::Value;
-        if let Some(key) = key {
-            self.sink.key(&key, kind)?;
-        }
-        Ok(())
-    }
-
-    /// The key as its tag spells it; none if it is broken.
-    fn key_and_kind(&self) -> (Option<String>, Kind) {
-        let text = self.state.text.trim();
-        let attributed = matches!(
-            self.format.map(|format| &format.body),
-            Some(Body::Tagged { values: Values::Attributed, .. })
-        );
-        if attributed {
-            let string = super::attributes::value(text, "string");
-            let kind = if string == Some("true") { Kind::Text } else { Kind::Json };
-            return (super::attributes::value(text, "name").filter(|key| !key.is_empty()).map(str::to_owned), kind);
-        }
-        (Some(super::attributes::unquoted(text).to_owned()).filter(|key| !key.is_empty()), Kind::Text)
-    }
-
-    fn value_text(&mut self, text: &str) -> Result<()> {
-        if self.state.value.broken || text.is_empty() {
-            return Ok(());
-        }
-        let one_newline = matches!(
-            self.format.map(|format| &format.body),
-            Some(Body::Tagged { values: Values::OneNewline, .. })
-        );
-        if !one_newline {
-            return self.sink.value(text);
-        }
-        let mut text = text;
-        if !std::mem::replace(&mut self.state.value.begun, true) {
-            text = text.strip_prefix('\n').unwrap_or(text);
-        }
-        if !text.is_empty() && std::mem::take(&mut self.state.value.newline) {
-            self.sink.value("\n")?;
-        }
-        if let Some(shorter) = text.strip_suffix('\n') {
-            self.state.value.newline = true;
-            text = shorter;
-        }
-        self.sink.value(text)
-    }
-
-    fn key_marker(&mut self, role: Role, text: &str) -> Result<()> {
-        if role != Role::KeyEnd {
-            // The tag never ended: the parameter is broken.
-            self.state.phase = Phase::Between;
-            return self.between_marker(role, text);
-        }
-        match self.format.map(|format| &format.body) {
-            Some(Body::Tagged { value_open, .. }) if !value_open.is_empty() => {
-                self.state.phase = Phase::ValueOpen;
-                Ok(())
-            }
-            _ => self.begin_value(),
-        }
-    }
-
-    /// A marker in a call, outside of its values.
-    pub(crate) fn between_marker(&mut self, role: Role, text: &str) -> Result<()> {
-        match role {
-            Role::KeyOpen => {
-                self.state.text.clear();
-                self.state.phase = Phase::Key;
-                Ok(())
-            }
-            Role::CallOpen | Role::CallClose | Role::SectionOpen | Role::SectionClose => {
-                self.end_call(false)?;
-                self.call_marker(role, text)
-            }
-            _ => {
-                self.state.phase = if self.state.in_call { Phase::Between } else { self.state.phase };
-                Ok(())
-            }
-        }
     }
 }

@@ -5,17 +5,17 @@
 //! strings and the wire are elsewhere.
 
 mod adjust;
-mod attributes;
 pub mod auto;
 mod body;
 pub mod cases;
+mod engine;
 mod format;
 mod formats;
 mod grammar;
 mod ids;
 mod machine;
-mod parser;
 mod reasoning;
+mod reasoning_format;
 mod request;
 mod scan;
 mod schema;
@@ -23,11 +23,13 @@ mod sink;
 mod state;
 mod stream;
 mod structural_tag;
+mod unescape;
 mod whole;
 
 pub use adjust::Adjustment;
-pub use format::{ReasoningFormat, ToolFormat};
-pub use parser::{DEFAULT_VALUE_LIMIT, Parser, ParserOptions};
+pub use engine::{DEFAULT_VALUE_LIMIT, Parser, ParserOptions};
+pub use format::ToolFormat;
+pub use reasoning_format::ReasoningFormat;
 pub use request::{CallDelta, Deltas, Message, ParseRequest, Piece, Tool, ToolCall};
 pub use state::State;
 pub use structural_tag::{Constraint, Requested, StrictLevel};

@@ -1,7 +1,7 @@
 //! Reasoning: whether it is on, whether the answer begins in it, and its text.
 
-use super::format::{PromptRule, ReasoningFormat};
 use super::machine::Machine;
+use super::reasoning_format::{PromptRule, ReasoningFormat};
 use super::request::ParseRequest;
 use super::scan::Role;
 use super::state::Phase;
@@ -60,7 +60,9 @@ impl Machine<'_> {
             self.state.untouched = false;
             return true;
         };
-        if let Some(start) = format.unmarked_start.as_ref().filter(|_| self.state.reasoning && self.state.phase == Phase::Content) {
+        if let Some(start) =
+            format.unmarked_start.as_ref().filter(|_| self.state.reasoning && self.state.phase == Phase::Content)
+        {
             if text.starts_with(start.as_str()) {
                 self.state.phase = Phase::Reasoning;
             } else if !last && start.starts_with(text) {
@@ -120,7 +122,10 @@ impl Machine<'_> {
         }
         // What ends it is the beginning of something else.
         match self.grammar.set(self.state.phase).and_then(|set| set.role(text)) {
-            Some(role) => self.content_marker(role, text),
+            Some(role) => {
+                self.content_marker(role, text);
+                Ok(())
+            }
             None => self.text_of_content(text),
         }
     }

@@ -10,6 +10,7 @@ use crate::json::{Json, Map, python_dumps_unicode};
 const MAX_NESTING: usize = 64;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 struct Types {
     null: bool,
     integer: bool,
@@ -64,7 +65,12 @@ fn types_of(schema: Option<&Json<'_>>, depth: usize) -> Types {
             Some(Json::Array(names)) => names.iter().filter_map(Json::as_str).for_each(|name| types.add(name)),
             _ => {}
         }
-        schema.get("enum").and_then(Json::as_array).unwrap_or_default().iter().for_each(|value| types.add_type_of(value));
+        schema
+            .get("enum")
+            .and_then(Json::as_array)
+            .unwrap_or_default()
+            .iter()
+            .for_each(|value| types.add_type_of(value));
         for field in ["anyOf", "oneOf", "allOf"] {
             for choice in schema.get(field).and_then(Json::as_array).unwrap_or_default() {
                 let more = types_of(Some(choice), depth + 1);
@@ -97,10 +103,14 @@ pub(crate) fn typed_text(text: &str, schema: Option<&Json<'_>>) -> Json<'static>
     if types.null && text.eq_ignore_ascii_case("null") {
         return Json::Null;
     }
-    if types.integer && let Some(value) = python_int(text) {
+    if types.integer
+        && let Some(value) = python_int(text)
+    {
         return value;
     }
-    if types.number && let Some(value) = python_number(text) {
+    if types.number
+        && let Some(value) = python_number(text)
+    {
         return value;
     }
     if types.boolean {
@@ -110,7 +120,9 @@ pub(crate) fn typed_text(text: &str, schema: Option<&Json<'_>>) -> Json<'static>
             _ => {}
         }
     }
-    if (types.object || types.array) && let Some(value) = finite_json(text) {
+    if (types.object || types.array)
+        && let Some(value) = finite_json(text)
+    {
         return value;
     }
     if types.string {
@@ -262,7 +274,10 @@ mod tests {
         )
         .unwrap();
         let value = Json::parse(r#"{"n": "3", "l": ["1.5", 2], "s": 4, "u": "5"}"#).unwrap().into_owned();
-        assert_eq!(python_dumps_unicode(&typed(value, Some(&schema), 0)), r#"{"n": 3, "l": [1.5, 2], "s": "4", "u": "5"}"#);
+        assert_eq!(
+            python_dumps_unicode(&typed(value, Some(&schema), 0)),
+            r#"{"n": 3, "l": [1.5, 2], "s": "4", "u": "5"}"#
+        );
     }
 
     #[test]

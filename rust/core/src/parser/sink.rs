@@ -28,6 +28,8 @@ pub(crate) trait Sink {
     /// Reasoning is over, for now.
     fn reasoning_end(&mut self);
     fn content(&mut self, text: &str);
+    /// All text behind the reasoning, as the model wrote it.
+    fn raw(&mut self, text: &str);
     /// The opener of a call or of a section of calls was seen.
     fn opened(&mut self);
     /// A message of several begins: what follows stands apart in a whole text.

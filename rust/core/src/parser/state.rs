@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::parser::Parser;
+use super::engine::Parser;
 use crate::error::{Error, Result};
 
 /// Bytes of a saved state: the longest value that is held back, escaped, and what else there is.
@@ -73,6 +73,7 @@ pub(crate) enum Tools {
 /// What the machine of phases remembers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct MachineState {
     pub(crate) phase: Phase,
     pub(crate) tools: Tools,
@@ -281,6 +282,7 @@ pub(crate) enum HarmonyKind {
 /// What the assembly of deltas remembers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct StreamState {
     /// Index of the next call.
     pub(crate) calls: u32,

@@ -6,6 +6,7 @@ use super::request::{CallDelta, Deltas, ParseRequest};
 use super::schema::{finite_json, only_string, typed, typed_text};
 use super::sink::{Kind, MAX_KEYS, Sink};
 use super::state::{OpenValue, StreamState};
+use super::unescape::unescaped;
 use crate::error::{Error, Result};
 use crate::json::{Json, python_dumps_unicode, write_str};
 
@@ -16,6 +17,7 @@ pub(crate) const MAX_KEPT_REASONING: usize = 1 << 20;
 
 /// What holds for every answer to one request.
 #[derive(Debug, Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct Rules<'a> {
     pub(crate) request: &'a ParseRequest<'a>,
     pub(crate) format: Option<&'a ToolFormat>,
@@ -151,7 +153,8 @@ impl Sink for Stream<'_> {
         };
         if self.rules.reasoning_may_be_content {
             let room = MAX_KEPT_REASONING - self.state.reasoning.len().min(MAX_KEPT_REASONING);
-            self.state.reasoning.push_str(&shown[..shown.floor_char_boundary(room)]);
+            let end = (0..=room.min(shown.len())).rev().find(|end| shown.is_char_boundary(*end)).unwrap_or(0);
+            self.state.reasoning.push_str(&shown[..end]);
         }
         if self.rules.request.include_reasoning {
             self.deltas.reasoning.push_str(&shown);
@@ -176,6 +179,8 @@ impl Sink for Stream<'_> {
             self.deltas.content.push_str(&text);
         }
     }
+
+    fn raw(&mut self, _text: &str) {}
 
     fn opened(&mut self) {
         if self.rules.ignores_calls {
@@ -329,69 +334,6 @@ impl Sink for Stream<'_> {
     }
 }
 
-/// JSON text with the letters in place of their escapes; the beginning of one waits in `escape`.
-fn unescaped(escape: &mut String, text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        if escape.is_empty() && c != '\\' {
-            out.push(c);
-            continue;
-        }
-        escape.push(c);
-        if matches!(escape.as_bytes(), b"\\" | [b'\\', b'u']) || (escape.starts_with("\\u") && escape.len() < 6) {
-            continue;
-        }
-        // The other half of a pair may follow.
-        let unit = |at: usize| escape.get(at + 2..at + 6).and_then(|digits| u16::from_str_radix(digits, 16).ok());
-        let second = escape.as_bytes().get(6..);
-        match (unit(0), second) {
-            (Some(0xd800..=0xdbff), Some(b"" | b"\\" | b"\\u")) => continue,
-            (Some(0xd800..=0xdbff), Some([b'\\', b'u', ..])) if escape.len() < 12 => continue,
-            (Some(first), Some(_)) => {
-                let units: Vec<u16> = std::iter::once(first).chain(unit(6)).collect();
-                match String::from_utf16(&units) {
-                    Ok(letters) if !letters.contains(|c: char| c < ' ' || c == '"' || c == '\\') && letters_only(escape, &units) => {
-                        out.push_str(&letters);
-                    }
-                    _ => out.push_str(escape),
-                }
-            }
-            _ => out.push_str(escape),
-        }
-        escape.clear();
-    }
-    out
-}
-
-/// The escape is nothing but these units.
-fn letters_only(escape: &str, units: &[u16]) -> bool {
-    escape.len() == 6 * units.len()
-}
-
 pub(crate) fn too_long(limit: usize) -> Error {
     Error::bad_request(format!("an unfinished argument of a tool call is longer than {limit} bytes"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::unescaped;
-
-    #[test]
-    fn letters_take_the_place_of_their_escapes() {
-        for (text, want) in [
-            (r#"{"a": "\u00e9\n"}"#, "{\"a\": \"é\\n\"}"),
-            (r"\ud83d\ude00!", "😀!"),
-            (r"\ud83dx", r"\ud83dx"),
-            (r"\\u00e9", r"\\u00e9"),
-            (r"\u0022\u005c\u0007", r"\u0022\u005c\u0007"),
-            (r"\uzzzz", r"\uzzzz"),
-        ] {
-            for cut in 0..=text.len() {
-                let mut escape = String::new();
-                let (Some(head), Some(tail)) = (text.get(..cut), text.get(cut..)) else { continue };
-                let out = unescaped(&mut escape, head) + &unescaped(&mut escape, tail);
-                assert_eq!(out + &escape, want, "{text} cut at {cut}");
-            }
-        }
-    }
 }

@@ -16,6 +16,8 @@ pub(crate) struct Whole<'a> {
     reasoning: String,
     before: String,
     after: String,
+    /// All that is not reasoning, where it may have to take the place of the calls.
+    raw: String,
     opened: bool,
     called: bool,
     /// A message began since text was added to the reasoning, to the content.
@@ -38,8 +40,17 @@ struct Call {
 
 impl<'a> Whole<'a> {
     pub(crate) fn new(rules: Rules<'a>) -> Self {
-        let (reasoning, before, after) = (String::new(), String::new(), String::new());
-        Whole { rules, reasoning, before, after, opened: false, called: false, apart: (false, false), calls: Vec::new() }
+        Whole {
+            rules,
+            reasoning: String::new(),
+            before: String::new(),
+            after: String::new(),
+            raw: String::new(),
+            opened: false,
+            called: false,
+            apart: (false, false),
+            calls: Vec::new(),
+        }
     }
 
     fn last(&mut self) -> Option<&mut Call> {
@@ -50,7 +61,13 @@ impl<'a> Whole<'a> {
     pub(crate) fn message(mut self, finish_reason: &dyn Fn(bool) -> String) -> Message {
         let mut calls = std::mem::take(&mut self.calls);
         calls.retain(|call| !call.unknown && !self.rules.ignores_calls);
-        let content = self.content(!calls.is_empty());
+        let spoilt = calls.iter().any(|call| !call.cut && Json::parse(&call.raw).is_err());
+        let content = if self.rules.format.is_some_and(|format| format.whole.all_or_nothing) && spoilt {
+            calls.clear();
+            std::mem::take(&mut self.raw)
+        } else {
+            self.content(!calls.is_empty())
+        };
         if !self.rules.keeps_calls {
             calls.clear();
         }
@@ -112,7 +129,7 @@ impl<'a> Whole<'a> {
         }
         let spelling = self.rules.format.map(|format| format.whole.clone()).unwrap_or_default();
         let raw = call.raw.trim();
-        if raw.is_empty() && !(call.cut && !spelling.typed) {
+        if raw.is_empty() && (spelling.typed || !call.cut) {
             return "{}".to_owned();
         }
         let Some(value) = Json::parse(raw).ok().filter(is_sound).map(Json::into_owned) else { return raw.to_owned() };
@@ -158,6 +175,12 @@ impl Sink for Whole<'_> {
             content.push('\n');
         }
         content.push_str(text);
+    }
+
+    fn raw(&mut self, text: &str) {
+        if self.rules.format.is_some_and(|format| format.whole.all_or_nothing) {
+            self.raw.push_str(text);
+        }
     }
 
     fn opened(&mut self) {

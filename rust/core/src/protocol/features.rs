@@ -61,7 +61,13 @@ impl Features<'_> {
             range.int("length", i128::try_from(item.range.length).unwrap_or(i128::MAX));
             range.end();
         });
-        if !self.omit_payload {
+        if self.omit_payload {
+            if nulls == Nulls::Write {
+                object.key("kwargs_data").extend_from_slice(b"null");
+                object.key("mm_metadata").extend_from_slice(b"null");
+            }
+            object.key("payload_omitted").extend_from_slice(b"{}");
+        } else {
             // A flat tensor's ranges name all images of the request.
             let rows: Vec<i64> = self.processed().map(|image| image.plan().rows()).collect();
             let mut rest = Vec::new();
@@ -75,12 +81,6 @@ impl Features<'_> {
                 item.processed.inspect(|image| image.metadata(&mut rest));
                 write_base64(&[&rest], out);
             });
-        } else {
-            if nulls == Nulls::Write {
-                object.key("kwargs_data").extend_from_slice(b"null");
-                object.key("mm_metadata").extend_from_slice(b"null");
-            }
-            object.key("payload_omitted").extend_from_slice(b"{}");
         }
         object.end();
     }

@@ -182,12 +182,9 @@ impl Renderer {
     }
 
     /// Prompt ids that an earlier stage computed, so that a decode stage need not; and what is echoed without them.
-    fn forwarded_ids<'a>(
-        &self,
-        chat: &Chat<'a>,
-    ) -> Result<Forwarded<'a>> {
-        let Chat { request, messages, .. } = chat;
+    fn forwarded_ids<'a>(&self, chat: &Chat<'a>) -> Result<Forwarded<'a>> {
         const PARAM: &str = "kv_transfer_params.prompt_token_ids";
+        let Chat { request, messages, .. } = chat;
         let Some(map) = request.common.kv_transfer_params else { return Ok(Forwarded::default()) };
         let Some(ids) = map.get("prompt_token_ids") else {
             return Ok(Forwarded { ids: None, kv_transfer_params: Some(Cow::Borrowed(map)) });

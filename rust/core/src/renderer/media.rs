@@ -41,8 +41,9 @@ impl PendingMedia {
     /// `raw` is the body that `item` may borrow from.
     pub(super) fn new(item: MediaItem<'_>, raw: &[u8]) -> Self {
         let source = item.source.map(|source| match source {
-            Cow::Borrowed(text) => range_in(text.as_bytes(), raw)
-                .map_or_else(|| MediaSource::Text(text.to_owned()), MediaSource::Body),
+            Cow::Borrowed(text) => {
+                range_in(text.as_bytes(), raw).map_or_else(|| MediaSource::Text(text.to_owned()), MediaSource::Body)
+            }
             Cow::Owned(text) => MediaSource::Text(text),
         });
         Self { modality: item.modality, kind: item.kind, source, uuid: item.uuid.map(Cow::into_owned) }
@@ -184,13 +185,14 @@ pub(super) fn place(
     rendered: RenderedText,
     again: impl FnOnce(&Map<'_>) -> Result<RenderedText>,
 ) -> Result<Placed> {
-    let placeholder = match (&model.image_placeholder, rendered.media.iter().find(|medium| medium.modality != Modality::Image)) {
-        (Some(placeholder), None) => placeholder,
-        (_, other) => {
-            let name = other.map_or(Modality::Image, |medium| medium.modality).name();
-            return Err(Error::bad_request(format!("this server does not process {name} items")));
-        }
-    };
+    let placeholder =
+        match (&model.image_placeholder, rendered.media.iter().find(|medium| medium.modality != Modality::Image)) {
+            (Some(placeholder), None) => placeholder,
+            (_, other) => {
+                let name = other.map_or(Modality::Image, |medium| medium.modality).name();
+                return Err(Error::bad_request(format!("this server does not process {name} items")));
+            }
+        };
     let mut hidden = body.clone();
     let typed = TypedPlaceholders::hide(placeholder, &mut hidden, &CLIENT_FIELDS);
     let RenderedText { text, media } = if typed.is_empty() { rendered } else { again(&hidden)? };
@@ -202,8 +204,8 @@ impl Renderer {
     /// The place of each medium among `ids`, those of `placed`.
     pub(super) fn slots(&self, ids: &[u32], placed: &Placed, truncated: bool) -> Result<Vec<usize>> {
         let target = self.image_token()?;
-        let places: Vec<usize> = (0..ids.len()).filter(|place| ids[*place] == target).collect();
-        if places.len() != placed.made.len() {
+        let found: Vec<usize> = (0..ids.len()).filter(|place| ids[*place] == target).collect();
+        if found.len() != placed.made.len() {
             if truncated {
                 return Err(Error::bad_param(
                     "truncate_prompt_tokens",
@@ -212,7 +214,7 @@ impl Renderer {
             }
             return Err(Error::bad_request("the chat template puts media where no place for them can be found"));
         }
-        let made = places.into_iter().zip(&placed.made).filter(|(_, made)| **made).map(|(place, _)| place);
+        let made = found.into_iter().zip(&placed.made).filter(|(_, made)| **made).map(|(place, _)| place);
         let slots: Vec<usize> = made.take(placed.media.len()).collect();
         if slots.len() < placed.media.len() {
             return Err(Error::bad_request(format!(
@@ -224,4 +226,3 @@ impl Renderer {
         Ok(slots)
     }
 }
-

@@ -150,7 +150,7 @@ impl Renderer {
         let expanded = pending.expand(self.image_token()?, ready)?;
         match route {
             Route::Chat => self.finish_chat(&body, request_id, expanded),
-            Route::Tokenize => self.finish_tokenize(&body, expanded),
+            Route::Tokenize => self.finish_tokenize(&body, &expanded),
             Route::Completions | Route::Detokenize => {
                 Err(Error::Internal { message: "this route has no media to wait for".to_owned() })
             }
@@ -201,7 +201,9 @@ fn brings_template(body: &Map<'_>) -> bool {
 }
 
 fn image_token(tokenizer: &Tokenizer, token: &str) -> Result<u32> {
-    tokenizer.token_to_id(token).ok_or_else(|| Error::setup(format!("tokenizer.json has no token `{token}` for images")))
+    tokenizer
+        .token_to_id(token)
+        .ok_or_else(|| Error::setup(format!("tokenizer.json has no token `{token}` for images")))
 }
 
 fn require_ids(ids: &[u32]) -> Result<()> {

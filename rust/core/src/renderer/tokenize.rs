@@ -30,7 +30,7 @@ impl Renderer {
     }
 
     /// The answer to a request that waited for its media.
-    pub(super) fn finish_tokenize(&self, body: &Map<'_>, expanded: media::Expanded<'_>) -> Result<Vec<u8>> {
+    pub(super) fn finish_tokenize(&self, body: &Map<'_>, expanded: &media::Expanded<'_>) -> Result<Vec<u8>> {
         Ok(self.answer_tokenize(&TokenizeRequest::read(body)?, &expanded.ids))
     }
 

@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use minijinja::{Error, ErrorKind, State, Value};
 
-use super::{Limits, Timestamp};
 use super::strftime::local_now;
 use super::value::{Namespace, Outcome, fail};
+use super::{Limits, Timestamp};
 
 /// Bytes of text that one unit of fuel pays for where they are copied. The engine asks one unit for 64; this is on top.
 const COPIED_BYTES: usize = 64;
@@ -114,11 +114,14 @@ pub(super) fn work(count: usize) -> Outcome<()> {
 
 /// Note text that is about to be gone over.
 pub(super) fn work_on(how: Bytes, bytes: usize) -> Outcome<()> {
-    work(bytes / match how {
-        Bytes::Copied => COPIED_BYTES,
-        Bytes::Read => READ_BYTES,
-        Bytes::Searched => SEARCHED_BYTES,
-    })
+    work(
+        bytes
+            / match how {
+                Bytes::Copied => COPIED_BYTES,
+                Bytes::Read => READ_BYTES,
+                Bytes::Searched => SEARCHED_BYTES,
+            },
+    )
 }
 
 /// Note text that is compared; false as in [`visit`].

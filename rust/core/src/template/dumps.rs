@@ -5,10 +5,10 @@ use std::fmt::Write;
 
 use minijinja::Value;
 
-use super::text::FLOAT_WORK;
-use super::value::{Outcome, Py, fail, py, type_name};
 use super::budget::{self, Bytes};
 use super::operators;
+use super::text::FLOAT_WORK;
+use super::value::{Outcome, Py, fail, py, type_name};
 use crate::json::{Json, Map, python_float};
 
 /// How `json.dumps` was called.

@@ -128,11 +128,10 @@ fn base() -> Environment<'static> {
             settled(state, made)
         });
         if let Some(plain) = plain(name) {
-            environment
-                .add_filter(plain, move |state: &mut State<'_, '_>, value: &Value| {
-                    let made = filter(state, value, &Args::NONE)?;
-                    settled(state, made)
-                });
+            environment.add_filter(plain, move |state: &mut State<'_, '_>, value: &Value| {
+                let made = filter(state, value, &Args::NONE)?;
+                settled(state, made)
+            });
         }
     }
     for (name, _, test) in predicates::TESTS {
@@ -142,9 +141,8 @@ fn base() -> Environment<'static> {
             settled(state, test(value, &Args::new(&values))?)
         });
         if let Some(plain) = plain(name) {
-            environment.add_test(plain, move |state: &State<'_, '_>, value: &Value| {
-                settled(state, test(value, &Args::NONE)?)
-            });
+            environment
+                .add_test(plain, move |state: &State<'_, '_>, value: &Value| settled(state, test(value, &Args::NONE)?));
         }
     }
     add_operators(&mut environment);
@@ -152,15 +150,18 @@ fn base() -> Environment<'static> {
     environment
 }
 
+type Binary = fn(&Value, &Value) -> Outcome;
+
 fn add_operators(environment: &mut Environment<'static>) {
-    let binary: [(&str, fn(&Value, &Value) -> Outcome); 4] = [
+    let binary: [(&str, Binary); 4] = [
         (ADD, operators::add),
         (MULTIPLY, operators::multiply),
         (MODULO, operators::modulo),
         (CONCAT, operators::concat),
     ];
     for (name, operator) in binary {
-        environment.add_filter(name, move |state: &State<'_, '_>, a: &Value, b: &Value| settled(state, operator(a, b)?));
+        environment
+            .add_filter(name, move |state: &State<'_, '_>, a: &Value, b: &Value| settled(state, operator(a, b)?));
     }
     for (name, chained) in
         [(EQUAL, 0), (NOT_EQUAL, 1), (LESS, 2), (LESS_EQUAL, 3), (GREATER, 4), (GREATER_EQUAL, 5), (IN, 6)]

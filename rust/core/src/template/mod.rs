@@ -45,7 +45,8 @@ use crate::json::{Json, Map};
 use crate::spec::ContentFormat;
 
 /// Local time as `strftime_now` tells it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Timestamp {
     pub year: i32,
     pub month: u8,

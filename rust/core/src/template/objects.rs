@@ -9,8 +9,8 @@ use minijinja::value::{DynObject, Enumerator, Object, ObjectRepr};
 use minijinja::{Error, State, Value};
 
 use super::arguments::Args;
-use super::value::{Outcome, Py, fail, pairs_from_json, py, type_name};
 use super::budget::{self, Bytes};
+use super::value::{Outcome, Py, fail, pairs_from_json, py, type_name};
 use super::{dumps, methods, operators, text};
 use crate::json::{Json, Map};
 
@@ -173,17 +173,14 @@ impl Dict {
             budget::work(2)?;
             budget::make(2 * size_of::<Value>())?;
             check_hashable(&key)?;
-            let place = match key.to_str() {
-                Some(text) => {
-                    budget::work_on(Bytes::Copied, text.len())?;
-                    let next = entries.len();
-                    let place = *strings.entry(text).or_insert(next);
-                    (place < next).then_some(place)
-                }
-                None => {
-                    budget::work(2 * entries.len())?;
-                    entries.iter().position(|(old, _)| operators::equal(old, &key))
-                }
+            let place = if let Some(text) = key.to_str() {
+                budget::work_on(Bytes::Copied, text.len())?;
+                let next = entries.len();
+                let place = *strings.entry(text).or_insert(next);
+                (place < next).then_some(place)
+            } else {
+                budget::work(2 * entries.len())?;
+                entries.iter().position(|(old, _)| operators::equal(old, &key))
             };
             match place {
                 Some(place) => entries[place].1 = value,
@@ -404,12 +401,11 @@ impl Namespace {
 
     pub(super) fn set(&self, name: &str, value: Value) -> Outcome<()> {
         let mut attributes = self.attributes.lock().unwrap_or_else(PoisonError::into_inner);
-        match attributes.iter_mut().find(|(key, _)| **key == *name) {
-            Some((_, old)) => *old = value,
-            None => {
-                budget::make(size_of::<Value>() * 2 + name.len())?;
-                attributes.push((Arc::from(name), value));
-            }
+        if let Some((_, old)) = attributes.iter_mut().find(|(key, _)| **key == *name) {
+            *old = value;
+        } else {
+            budget::make(size_of::<Value>() * 2 + name.len())?;
+            attributes.push((Arc::from(name), value));
         }
         budget::work(attributes.len() / LINEAR_KEYS)
     }

@@ -9,8 +9,8 @@ use super::budget::{self, Bytes, charge, charge_items, check_size, work, work_on
 use super::methods::{self, Attribute};
 use super::percent;
 use super::value::{
-    Bound, Broken, Dict, DictPart, DictView, Lazy, Namespace, Native, Outcome, Py, Range, check_hashable, count_chars, fail, iterate, list, py, tuple,
-    type_name, undefined_error,
+    Bound, Broken, Dict, DictPart, DictView, Lazy, Namespace, Native, Outcome, Py, Range, check_hashable, count_chars,
+    fail, iterate, list, py, tuple, type_name, undefined_error,
 };
 
 /// What comparing two containers costs beyond their items.
@@ -195,7 +195,8 @@ pub(super) fn equal(left: &Value, right: &Value) -> bool {
         (Py::Undefined, Py::Undefined) | (Py::None, Py::None) => true,
         (Py::BigInt(a), Py::BigInt(b)) => budget::visit_text(a.0.len()) && a == b,
         (Py::List(a), Py::List(b)) | (Py::Tuple(a), Py::Tuple(b)) => {
-            std::ptr::eq(a, b) || (a.len() == b.len() && budget::visit(a.len()) && a.iter().zip(b).all(|(a, b)| equal(a, b)))
+            std::ptr::eq(a, b)
+                || (a.len() == b.len() && budget::visit(a.len()) && a.iter().zip(b).all(|(a, b)| equal(a, b)))
         }
         (Py::Dict(a), Py::Dict(b)) if std::ptr::eq(a, b) => true,
         (Py::Dict(a), Py::Dict(b)) => {
@@ -294,12 +295,12 @@ pub(super) fn compare(left: &Value, right: &Value) -> Outcome<Option<Ordering>> 
 }
 
 /// Sort as Python's `sorted` does: stable, and stopped by the first pair that cannot be ordered.
-pub(super) fn sorted<T>(mut items: Vec<T>, reverse: bool, less: impl Fn(&T, &T) -> Outcome<bool>) -> Outcome<Vec<T>> {
+pub(super) fn sorted<T>(items: Vec<T>, reverse: bool, less: impl Fn(&T, &T) -> Outcome<bool>) -> Outcome<Vec<T>> {
     // Not `sort_by`: an order that is not total (NaN) may make that panic.
     let mut runs: Vec<Vec<T>> = Vec::with_capacity(items.len().div_ceil(RUN));
-    while !items.is_empty() {
-        let rest = items.split_off(items.len().min(RUN));
-        let mut run = std::mem::replace(&mut items, rest);
+    let mut items = items.into_iter();
+    while items.len() > 0 {
+        let mut run: Vec<T> = items.by_ref().take(RUN).collect();
         for end in 1..run.len() {
             work(2)?;
             let mut place = end;

@@ -2,9 +2,9 @@
 
 use minijinja::Value;
 
+use super::budget::{self, Bytes};
 use super::operators::{self, compare, contains, equal, number};
 use super::value::{Args, Bound, Broken, Dict, DictView, Lazy, Native, Outcome, Py, Range, fail, py, type_name};
-use super::budget::{self, Bytes};
 use super::{filters, text};
 
 /// A test of a value, with its arguments.

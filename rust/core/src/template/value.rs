@@ -6,10 +6,10 @@ use minijinja::value::{DynObject, ValueKind};
 use minijinja::{Error, ErrorKind, Value};
 
 pub(super) use super::arguments::Args;
+use super::budget::{charge_items, work};
 pub(super) use super::objects::{
     BigInt, Bound, Broken, Dict, DictPart, DictView, Lazy, Namespace, Native, Range, check_hashable, list, pair, tuple,
 };
-use super::budget::{charge_items, work};
 use super::objects::{Sequence, SequenceKind, list_of};
 use crate::error::shortened;
 use crate::json::{Json, Map};

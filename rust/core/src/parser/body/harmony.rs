@@ -74,7 +74,8 @@ impl Machine<'_> {
                 if part.len() > MAX_NAME_BYTES {
                     // No header is so long: it is text that lacks one.
                     let text = std::mem::take(part);
-                    *harmony = HarmonyState { at: HarmonyAt::Text, kind: HarmonyKind::Content, ..HarmonyState::default() };
+                    *harmony =
+                        HarmonyState { at: HarmonyAt::Text, kind: HarmonyKind::Content, ..HarmonyState::default() };
                     self.content(&text);
                 }
             }
@@ -118,14 +119,13 @@ impl Machine<'_> {
     }
 
     /// A text without any header is the answer; the beginning of a header is markup.
-    pub(in crate::parser) fn finish_harmony(&mut self) -> Result<()> {
+    pub(in crate::parser) fn finish_harmony(&mut self) {
         let harmony = std::mem::take(&mut self.state.harmony);
         let headerless = harmony.at == HarmonyAt::Header && harmony.part == 0 && !harmony.started;
         if headerless {
             self.content(&harmony.role);
         }
         self.state.phase = Phase::Harmony;
-        Ok(())
     }
 }
 

@@ -31,23 +31,22 @@ impl Machine<'_> {
                     self.end_call(false)?;
                 }
                 self.state.raw.clear();
-                return self.call_marker(role, text);
+                self.call_marker(role, text);
             }
         }
         Ok(())
     }
 
     /// The answer ends in a name, which counts only if there is proof that it is whole.
-    pub(in crate::parser) fn finish_in_name(&mut self) -> Result<()> {
-        let Some(format) = self.format else { return Ok(()) };
+    pub(in crate::parser) fn finish_in_name(&mut self) {
+        let Some(format) = self.format else { return };
         let header_id = matches!(format.body, Body::Header { id_in_header: true, .. });
         if header_id && header(&self.state.text).is_none() {
-            return Ok(());
+            return;
         }
         if header_id || format.known_tools_only {
             self.begin_named_call();
         }
-        Ok(())
     }
 
     /// Begin the call whose name was read; its arguments come by key.
@@ -110,7 +109,7 @@ impl Machine<'_> {
             }
             self.end_call(false)?;
             let marker = &text[at..at + length];
-            self.call_marker(role, marker)?;
+            self.call_marker(role, marker);
             return Ok(Some(at + length));
         }
         if at > 0 {
@@ -130,7 +129,7 @@ impl Machine<'_> {
         match set.find(text, last) {
             Found::Marker { start: 0, end, role } => {
                 self.end_call(false)?;
-                self.call_marker(role, &text[..end])?;
+                self.call_marker(role, &text[..end]);
                 Ok(Some(end))
             }
             Found::Marker { start, .. } => Ok(Some(start)),
@@ -145,7 +144,7 @@ fn header(text: &str) -> Option<(&str, &str)> {
     let text = text.trim();
     let digits = |at: usize| text[at + 1..].bytes().take_while(u8::is_ascii_digit).count();
     let colons = text.bytes().enumerate().filter(|(_, byte)| *byte == b':').map(|(at, _)| at);
-    let colon = colons.filter(|at| *at > 0 && digits(*at) > 0).last()?;
+    let colon = colons.rev().find(|at| *at > 0 && digits(*at) > 0)?;
     let id = &text[..colon + 1 + digits(colon)];
     let name = id.split(':').next().unwrap_or_default();
     Some((id, name.strip_prefix("functions.").unwrap_or(name)))

@@ -178,7 +178,10 @@ impl Machine<'_> {
 
 /// Bytes at the end of `text` that may begin `marker`.
 fn held_suffix(text: &str, marker: &str) -> usize {
-    (1..marker.len()).rev().find(|length| marker.as_bytes().get(..*length).is_some_and(|head| text.as_bytes().ends_with(head))).unwrap_or(0)
+    (1..marker.len())
+        .rev()
+        .find(|length| marker.as_bytes().get(..*length).is_some_and(|head| text.as_bytes().ends_with(head)))
+        .unwrap_or(0)
 }
 
 /// Reads a nested value; all that is no container is a string, which the schema types.
@@ -194,7 +197,8 @@ impl Reader<'_> {
     }
 
     fn skip(&mut self, what: &[char]) {
-        self.at = self.text.len() - self.rest().trim_start_matches(|c: char| c.is_whitespace() || what.contains(&c)).len();
+        self.at =
+            self.text.len() - self.rest().trim_start_matches(|c: char| c.is_whitespace() || what.contains(&c)).len();
     }
 
     fn value(&mut self, depth: usize) -> Json<'static> {
@@ -224,7 +228,8 @@ impl Reader<'_> {
                 return map;
             };
             let key = self.rest()[..colon].trim();
-            let key = key.strip_prefix(self.quote).and_then(|key| key.strip_suffix(self.quote)).unwrap_or(key).to_owned();
+            let key =
+                key.strip_prefix(self.quote).and_then(|key| key.strip_suffix(self.quote)).unwrap_or(key).to_owned();
             self.at += colon + 1;
             let value = self.value(depth + 1);
             map.insert(key, value);
@@ -274,7 +279,10 @@ mod tests {
     #[test]
     fn nested_values_hold_strings() {
         let read = |text| python_dumps_unicode(&Reader { text, quote: "<|\"|>", at: 0 }.value(0));
-        assert_eq!(read("{a:{b:[1,2.5,null,true]},s:<|\"|>x}<|\"|>}"), r#"{"a": {"b": ["1", "2.5", "null", "true"]}, "s": "x}"}"#);
+        assert_eq!(
+            read("{a:{b:[1,2.5,null,true]},s:<|\"|>x}<|\"|>}"),
+            r#"{"a": {"b": ["1", "2.5", "null", "true"]}, "s": "x}"}"#
+        );
         assert_eq!(read("[}]"), "[\"\"]");
         read(&"[".repeat(100_000));
     }

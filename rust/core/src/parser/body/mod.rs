@@ -1,11 +1,13 @@
 //! The syntax of calls, one file a kind: each reads its part of the text and reports name and arguments.
 
+mod attributes;
 mod harmony;
 mod header;
 mod literal;
 mod object;
 mod python;
 mod python_literal;
+mod tagged;
 mod tracker;
 
 pub(super) use harmony::markers as harmony_markers;
@@ -90,51 +92,51 @@ impl Machine<'_> {
     }
 
     /// Behind an object that opened by itself: another one, or text.
-    pub(super) fn after_bare(&mut self, text: &str) -> Result<Step> {
+    pub(super) fn after_bare(&mut self, text: &str) -> usize {
         let separators = match self.format.map(|format| &format.body) {
             Some(Body::Json { separators, .. }) => separators.as_str(),
             _ => "",
         };
         let skipped = text.len() - text.trim_start_matches(|c: char| c.is_whitespace() || separators.contains(c)).len();
         if skipped > 0 {
-            return Ok(Some(skipped));
+            return skipped;
         }
         if text.starts_with('{') {
-            self.begin_body("{")?;
-            return Ok(Some(1));
+            self.begin_body("{");
+            return 1;
         }
         self.state.phase = Phase::Content;
-        Ok(Some(0))
+        0
     }
 
     /// Behind a closed call: what looks like the call written again is dropped if its closer follows.
-    pub(super) fn echo(&mut self, text: &str, last: bool) -> Result<Step> {
-        let Some(set) = self.grammar.set(Phase::Echo) else { return Ok(Some(text.len())) };
+    pub(super) fn echo(&mut self, text: &str, last: bool) -> Step {
+        let Some(set) = self.grammar.set(Phase::Echo) else { return Some(text.len()) };
         let first = |text: &str| text.trim_start().chars().next();
         let suspect = first(&self.state.raw).or_else(|| first(text)).is_none_or(|first| first == '[');
         let closer = matches!(set.at(text.as_bytes(), last), At::Marker(_, Role::CallClose) | At::Unfinished);
         if !suspect && !closer {
             self.finish_body(false);
-            return Ok(Some(0));
+            return Some(0);
         }
         let end = match set.find(text, last) {
             Found::Marker { start: 0, end, role: Role::CallClose } => {
                 self.end_echo();
-                return Ok(Some(end));
+                return Some(end);
             }
             Found::Marker { start: 0, .. } => {
                 self.finish_body(false);
-                return Ok(Some(0));
+                return Some(0);
             }
             Found::Marker { start, .. } => start,
-            Found::Plain(0) => return Ok(None),
+            Found::Plain(0) => return None,
             Found::Plain(end) => end,
         };
         self.state.raw.push_str(&text[..end]);
         if self.state.raw.len() > self.limit && !self.state.whole {
             self.finish_body(false);
         }
-        Ok(Some(end))
+        Some(end)
     }
 
     /// The closer of what was written again, which is dropped; blanks are no echo.

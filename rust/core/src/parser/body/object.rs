@@ -23,7 +23,8 @@ impl ObjectState {
 impl Machine<'_> {
     /// Before a list, or between its objects.
     pub(in crate::parser) fn list(&mut self, text: &str, last: bool) -> Result<Step> {
-        let blank = text.len() - text.trim_start_matches(|c: char| c.is_whitespace() || (c == ',' && self.state.list)).len();
+        let blank =
+            text.len() - text.trim_start_matches(|c: char| c.is_whitespace() || (c == ',' && self.state.list)).len();
         if blank > 0 {
             if !self.state.called {
                 self.keep_raw(&text[..blank])?;
@@ -71,7 +72,8 @@ impl Machine<'_> {
     /// One step in an object; none if it goes on otherwise than a call can.
     fn object_step(&mut self, text: &str) -> Result<Step> {
         let byte = text.as_bytes()[0];
-        if byte.is_ascii_whitespace() && !matches!(self.state.object.at, ObjectAt::Key)
+        if byte.is_ascii_whitespace()
+            && !matches!(self.state.object.at, ObjectAt::Key)
             && !(self.state.object.at == ObjectAt::Value && self.state.tracker.kind != ValueShape::NotBegun)
         {
             return Ok(Some(1));
@@ -166,13 +168,17 @@ impl Machine<'_> {
         match self.state.object.member {
             Member::Name => {
                 let name = std::mem::take(&mut self.state.text);
-                if let Ok(Json::Str(name)) = Json::parse(&name) && !name.is_empty() {
+                if let Ok(Json::Str(name)) = Json::parse(&name)
+                    && !name.is_empty()
+                {
                     self.state.object.name = Some(name.into_owned());
                 }
                 self.commit()
             }
             Member::Arguments if self.state.object.string => {
-                if self.unwraps_strings && let Some(inner) = inner_json(&self.state.object.arguments) {
+                if self.unwraps_strings
+                    && let Some(inner) = inner_json(&self.state.object.arguments)
+                {
                     self.state.object.arguments = inner;
                 }
                 self.send_held_arguments()

@@ -50,7 +50,6 @@ impl Machine<'_> {
                 python.at = PythonAt::Key;
             }
             PythonAt::Name if is_name(first) || first == '.' => python.name.push(first),
-            PythonAt::Name if blank => {}
             PythonAt::Key if is_name(first) => python.key.push(first),
             PythonAt::Key if blank || (first == ',' && python.key.is_empty()) => {}
             PythonAt::Key if first == ')' && python.key.is_empty() => self.end_python_call()?,
@@ -61,7 +60,7 @@ impl Machine<'_> {
                 self.state.text.clear();
             }
             PythonAt::Value => return self.python_value(text, first).map(Some),
-            PythonAt::AfterText if blank => {}
+            PythonAt::Name | PythonAt::AfterText if blank => {}
             PythonAt::AfterText if first == '"' || first == '\'' => {
                 // Strings side by side are one.
                 (python.quote, python.at) = (Some(first), PythonAt::Value);
@@ -136,7 +135,6 @@ impl Machine<'_> {
             (Some(_), _) if !python.escape.is_empty() => python.escape.clear(),
             (Some(_), '\\') => python.escape.push('\\'),
             (Some(quote), _) if quote == first => python.quote = None,
-            (Some(_), _) => {}
             (None, '"' | '\'') => python.quote = Some(first),
             (None, '[' | '(' | '{') => python.depth = python.depth.saturating_add(1),
             (None, ']' | ')' | '}') => python.depth = python.depth.saturating_sub(1),

@@ -56,7 +56,7 @@ pub(super) fn escaped(sequence: &str) -> Option<(String, usize)> {
             Some((char::from_u32(code)?.to_string(), 1 + digits))
         }
         // Python keeps the backslash of an escape that it does not know.
-        _ => Some((sequence[..1 + kind.len_utf8()].to_owned(), 1 + kind.len_utf8())),
+        _ => Some((sequence[..=kind.len_utf8()].to_owned(), 1 + kind.len_utf8())),
     }
 }
 

@@ -2,8 +2,9 @@
 
 use std::sync::LazyLock;
 
-use super::format::{ReasoningFormat, ToolFormat};
-use super::parser::unknown;
+use super::engine::unknown;
+use super::format::ToolFormat;
+use super::reasoning_format::ReasoningFormat;
 use crate::error::Result;
 
 macro_rules! files {

@@ -126,7 +126,9 @@ impl Key {
         match self.paths.as_slice() {
             [] => fold(item.clone()),
             [path] => path.follow(item, None).and_then(fold),
-            paths => value::list(paths.iter().map(|path| path.follow(item, None).and_then(fold)).collect::<Outcome<_>>()?),
+            paths => {
+                value::list(paths.iter().map(|path| path.follow(item, None).and_then(fold)).collect::<Outcome<_>>()?)
+            }
         }
     }
 }

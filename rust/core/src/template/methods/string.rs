@@ -22,7 +22,8 @@ pub(in crate::template) fn is_space(character: char) -> bool {
 pub(super) fn call(object: &Value, text: &str, name: &str, args: &Args<'_>) -> Outcome {
     match name {
         "strip" | "lstrip" | "rstrip" | "startswith" | "endswith" | "removeprefix" | "removesuffix" | "isascii" => {}
-        "split" | "rsplit" | "replace" | "find" | "rfind" | "index" | "rindex" | "count" | "partition" | "rpartition" => {
+        "split" | "rsplit" | "replace" | "find" | "rfind" | "index" | "rindex" | "count" | "partition"
+        | "rpartition" => {
             work_on(Bytes::Copied, text.len())?;
         }
         _ => {

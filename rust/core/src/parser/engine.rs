@@ -1,11 +1,12 @@
 //! The parser of a server: made once, from names and from the tokenizer's tokens.
 
-use super::format::{PromptRule, ReasoningFormat, ToolFormat};
+use super::format::ToolFormat;
 use super::formats;
 use super::grammar::{Grammar, Variant, is_harmony};
 use super::ids;
 use super::machine::Machine;
 use super::reasoning::{self, MarkerIds};
+use super::reasoning_format::{PromptRule, ReasoningFormat};
 use super::request::{Deltas, Message, ParseRequest, Piece};
 use super::sink::Sink;
 use super::state::{MachineState, Phase, State, Tools};
@@ -73,13 +74,16 @@ pub struct Parser {
 impl Parser {
     /// A parser for these formats; `token_id` looks a text up among the tokenizer's added tokens.
     pub fn new(options: &ParserOptions<'_>, token_id: &dyn Fn(&str) -> Option<u32>) -> Result<Self> {
-        let own: Vec<ToolFormat> = options.tool_formats.iter().map(|text| ToolFormat::from_toml(text)).collect::<Result<_>>()?;
+        let own: Vec<ToolFormat> =
+            options.tool_formats.iter().map(|text| ToolFormat::from_toml(text)).collect::<Result<_>>()?;
         let has_token = |text: &str| token_id(text).is_some();
         let tools = options.tool_parser.map(|name| formats::tool_format(name, &own, &has_token)).transpose()?;
         let reasoning = options.reasoning_parser.map(formats::reasoning_format).transpose()?;
-        let grammar = |variant| Grammar::new(variant, tools.as_ref(), reasoning.as_ref(), options.reference_streams, &has_token);
+        let grammar =
+            |variant| Grammar::new(variant, tools.as_ref(), reasoning.as_ref(), options.reference_streams, &has_token);
         let of_tools = tools.iter().flat_map(ToolFormat::literals);
-        let literals: Vec<String> = of_tools.chain(reasoning.iter().flat_map(ReasoningFormat::literals)).cloned().collect();
+        let literals: Vec<String> =
+            of_tools.chain(reasoning.iter().flat_map(ReasoningFormat::literals)).cloned().collect();
         Ok(Parser {
             grammars: Variant::all().map(grammar).collect(),
             marker_ids: reasoning.as_ref().map(|format| MarkerIds::new(format, token_id)).unwrap_or_default(),
@@ -146,6 +150,7 @@ impl Parser {
     /// End a stream: what was held goes out.
     pub fn finish(&self, state: &mut State, request: &ParseRequest<'_>, deltas: &mut Deltas) -> Result<()> {
         let mut sink = Stream { state: &mut state.stream, rules: self.rules(request), deltas };
+        #[expect(clippy::redundant_closure_for_method_calls, reason = "the method is not general over lifetimes")]
         self.with_machine(&mut state.machine, request, &mut sink, |machine| machine.finish())?;
         sink.finish(state.machine.phase == Phase::Reasoning);
         Ok(())
@@ -236,7 +241,8 @@ impl Parser {
             ignores_calls: request.tool_choice == ToolChoice::None && !request.tools.is_empty(),
             id_style: self.id_style,
             trims_reasoning: self.reasoning.as_ref().is_some_and(|format| format.trim_end),
-            reasoning_may_be_content: wants_content && self.reasoning.as_ref().is_some_and(|format| format.becomes_content),
+            reasoning_may_be_content: wants_content
+                && self.reasoning.as_ref().is_some_and(|format| format.becomes_content),
             value_limit: self.value_limit,
         }
     }

@@ -3,10 +3,15 @@
 //!
 //! A format says how a call of one tool begins and ends; where such calls may stand depends on `tool_choice`.
 
+mod glm;
+mod parts;
+
 use serde::Deserialize;
 
+use self::glm::glm_values;
+use self::parts::{any_text, constant, either, json_schema, message, object, sequence, strings, tag};
 use super::request::{ParseRequest, Tool};
-use crate::json::{Json, Map, python_dumps};
+use crate::json::{Json, python_dumps};
 use crate::protocol::tools::ToolChoice;
 
 /// What stands for the tool's name in a form.
@@ -265,11 +270,9 @@ impl Writer<'_> {
         }
         let schema = json_schema(self.parameters(tool), self.template.style.as_deref().unwrap_or("json"));
         let content = match &self.template.numbered {
-            Some(marker) => sequence(vec![
-                object([("type", "regex".into()), ("pattern", "\\d+".into())]),
-                constant(marker),
-                schema,
-            ]),
+            Some(marker) => {
+                sequence(vec![object([("type", "regex".into()), ("pattern", "\\d+".into())]), constant(marker), schema])
+            }
             None => schema,
         };
         tag(&begin, content, &form.end)
@@ -327,107 +330,4 @@ impl Requested<'_> {
             Requested::Other => return None,
         })
     }
-}
-
-/// What a tag of GLM must not hold in a value.
-const GLM_MARKERS: [&str; 8] =
-    ["<think>", "</think>", "<tool_call>", "</tool_call>", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"];
-
-/// Keys and the types of their values, for a tool that is not strict.
-fn glm_values(tool: &Tool<'_>) -> Json<'static> {
-    let Some(properties) = tool.parameters.and_then(Json::as_object).and_then(plain_properties) else {
-        return json_schema(true.into(), "glm_xml");
-    };
-    let pair = |(key, schema): (&str, &Json<'_>)| {
-        let begin = format!("<arg_key>{key}</arg_key><arg_value>");
-        sequence(vec![constant(&begin), glm_value(schema), constant("</arg_value>")])
-    };
-    let pairs: Vec<Json<'static>> = properties.iter().map(pair).collect();
-    object([("type", "star".into()), ("content", one_or_either(pairs))])
-}
-
-/// The properties of a schema that says no more than what they are.
-fn plain_properties<'a>(schema: &'a Map<'a>) -> Option<&'a Map<'a>> {
-    let open = matches!(schema.get("additionalProperties"), Some(Json::Bool(true)));
-    let composed = ["$ref", "allOf", "anyOf", "oneOf", "patternProperties"].iter().any(|key| schema.contains_key(key));
-    let properties = schema.get("properties").and_then(Json::as_object)?;
-    (!properties.is_empty() && !open && !composed).then_some(properties)
-}
-
-fn glm_value(schema: &Json<'_>) -> Json<'static> {
-    let Some(schema) = schema.as_object() else { return any_text(&GLM_MARKERS) };
-    if let Some(values) = schema.get("enum").and_then(Json::as_array) {
-        let text = |value: &Json<'_>| value.as_str().map_or_else(|| python_dumps(value), str::to_owned);
-        return one_or_either(values.iter().map(|value| constant(&text(value))).collect());
-    }
-    match schema.get("type") {
-        Some(Json::Array(types)) => {
-            let names = || types.iter().filter_map(Json::as_str);
-            let mut formats: Vec<Json<'static>> = names().filter(|name| *name != "string").map(glm_type).collect();
-            if names().any(|name| name == "string") {
-                formats.push(any_text(&GLM_MARKERS));
-            }
-            one_or_either(formats)
-        }
-        Some(Json::Str(name)) => glm_type(name),
-        _ => any_text(&GLM_MARKERS),
-    }
-}
-
-fn glm_type(name: &str) -> Json<'static> {
-    if name == "string" {
-        return any_text(&GLM_MARKERS);
-    }
-    json_schema(object([("type", name.to_owned().into())]), "json")
-}
-
-fn object<const N: usize>(members: [(&'static str, Json<'static>); N]) -> Json<'static> {
-    Json::Object(members.into_iter().map(|(key, value)| (key.into(), value)).collect())
-}
-
-fn strings(texts: &[String]) -> Json<'static> {
-    Json::Array(texts.iter().map(|text| text.clone().into()).collect())
-}
-
-fn tag(begin: &str, content: Json<'static>, end: &str) -> Json<'static> {
-    let (begin, end) = (begin.to_owned().into(), end.to_owned().into());
-    object([("type", "tag".into()), ("begin", begin), ("content", content), ("end", end)])
-}
-
-/// A message of gpt-oss, which may also end where the answer does.
-fn message(begin: &str, content: Json<'static>) -> Json<'static> {
-    let end = Json::Array(vec!["<|end|>".into(), "".into()]);
-    object([("type", "tag".into()), ("begin", begin.to_owned().into()), ("content", content), ("end", end)])
-}
-
-fn json_schema(schema: Json<'static>, style: &str) -> Json<'static> {
-    object([
-        ("type", "json_schema".into()),
-        ("json_schema", schema),
-        ("style", style.to_owned().into()),
-        ("any_order", false.into()),
-        ("max_whitespace_cnt", Json::Null),
-        ("excludes", Json::Array(Vec::new())),
-    ])
-}
-
-fn any_text(excludes: &[&'static str]) -> Json<'static> {
-    let excludes = Json::Array(excludes.iter().map(|text| (*text).into()).collect());
-    object([("type", "any_text".into()), ("excludes", excludes), ("max_tokens", Json::Null), ("max_chars", Json::Null)])
-}
-
-fn constant(text: &str) -> Json<'static> {
-    object([("type", "const_string".into()), ("value", text.to_owned().into())])
-}
-
-fn sequence(elements: Vec<Json<'static>>) -> Json<'static> {
-    object([("type", "sequence".into()), ("elements", Json::Array(elements))])
-}
-
-fn either(elements: Vec<Json<'static>>) -> Json<'static> {
-    object([("type", "or".into()), ("elements", Json::Array(elements))])
-}
-
-fn one_or_either(mut elements: Vec<Json<'static>>) -> Json<'static> {
-    if elements.len() == 1 { elements.remove(0) } else { either(elements) }
 }
