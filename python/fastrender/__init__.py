@@ -4,11 +4,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fastrender._native import ChatTemplate, TemplateError
+    from fastrender.derenderer import Derenderer
     from fastrender.errors import RequestError, SetupError
     from fastrender.renderer import RenderedRequest, Renderer
 
 __all__ = [
     "ChatTemplate",
+    "Derenderer",
     "RenderedRequest",
     "Renderer",
     "RequestError",
@@ -18,6 +20,7 @@ __all__ = [
 
 _HOMES = {
     "ChatTemplate": "fastrender._native",
+    "Derenderer": "fastrender.derenderer",
     "RenderedRequest": "fastrender.renderer",
     "Renderer": "fastrender.renderer",
     "RequestError": "fastrender.errors",

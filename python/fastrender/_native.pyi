@@ -6,6 +6,7 @@ from typing import Any, final
 
 __all__ = [
     "ChatTemplate",
+    "DerenderStream",
     "Image",
     "ImageProcessor",
     "MediaHasher",
@@ -17,9 +18,14 @@ __all__ = [
     "TemplateError",
     "Tokenizer",
     "__version__",
+    "choose_parsers",
     "error_envelope",
+    "parse_case",
+    "parse_text",
+    "parser_names",
     "read_plain_request",
     "request_error",
+    "tool_format_names",
 ]
 
 __version__: str
@@ -199,6 +205,34 @@ class Renderer:
     def backend(self) -> str:
         """Which tokenizer implementation encodes."""
 
+@final
+class DerenderStream:
+    """One streamed answer: an engine's chunks in, a client's chunks out, in order."""
+
+    def __new__(cls, renderer: Renderer, route: str, body: bytes) -> DerenderStream:
+        """`body` is a streamed derender request of `route` without its chunk and state.
+
+        Routes are `chat_derender` and `completions_derender`.
+        """
+
+    @property
+    def includes_usage(self) -> bool:
+        """Whether the request asks for the chunk that tells the usage."""
+
+    def push_chunk(self, chunk: bytes) -> bytes:
+        """The client's chunk for one of the engine's, both JSON."""
+
+    def push(
+        self, token_ids: Sequence[int], *, finish_reason: str | None = None, index: int = 0
+    ) -> bytes:
+        """The client's chunk for these tokens of a choice, as JSON."""
+
+    def finish(self, finish_reason: str = "stop") -> bytes | None:
+        """The client's chunk for the end of all choices that have not ended."""
+
+    def usage_chunk(self) -> bytes:
+        """The chunk that tells how many tokens there were, as JSON."""
+
 class TemplateError(ValueError):
     """A chat template that cannot be compiled, or that failed while rendering."""
 
@@ -276,3 +310,30 @@ class Tokenizer:
 
     def cache_stats(self) -> tuple[int, int, int, int]:
         """Hits, misses, bytes and entries of the cache of segments."""
+
+def parse_case(
+    case: str,
+    *,
+    tool_parser: str | None = None,
+    reasoning_parser: str | None = None,
+    tool_formats: Sequence[str] | None = None,
+) -> str:
+    """Answer a case: a JSON object with `text` and what it is read with; the answer is JSON too."""
+
+def parse_text(
+    text: str,
+    *,
+    tool_parser: str | None = None,
+    reasoning_parser: str | None = None,
+    tool_formats: Sequence[str] | None = None,
+) -> str:
+    """Read a whole text; the message is JSON."""
+
+def parser_names() -> tuple[list[str], list[str]]:
+    """The names of the built-in tool formats and of the reasoning formats."""
+
+def tool_format_names(toml: str) -> list[str]:
+    """The names of the formats in a TOML text; a `SetupError` says what is wrong with it."""
+
+def choose_parsers(architectures: Sequence[str], template: str) -> tuple[str | None, str | None]:
+    """What `auto` stands for: the tool format and the reasoning format, where they are known."""

@@ -22,6 +22,7 @@ _USAGE = """usage: fastrender COMMAND [options]
 commands:
   serve [MODEL]    serve a model's rendering over HTTP
   render [MODEL]   render a file of requests, a line each
+  parse            show what the parsers make of models' outputs
 
 options:
   --version        print the version
@@ -66,9 +67,13 @@ def _run(words: list[str], started: float) -> int:
 
         print(f"fastrender {own_version()}")
         return 0
-    if command not in ("serve", "render"):
+    if command not in ("serve", "render", "parse"):
         problem = f"unknown command `{command}`" if command else "a command is missing"
-        return _complain(f"{problem}; known: serve, render", _USAGE_ERROR)
+        return _complain(f"{problem}; known: serve, render, parse", _USAGE_ERROR)
+    if command == "parse":
+        from fastrender import parse
+
+        return parse.main(rest)
     return _serve(rest, started) if command == "serve" else _render(rest)
 
 

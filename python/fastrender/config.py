@@ -26,6 +26,8 @@ from fastrender.settings import (
 )
 
 EMBEDDED_MODEL = "fastrender/tiny"
+# A parser of this name is found by the model.
+AUTO = "auto"
 REASONING_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 LOG_LEVELS = ("critical", "error", "warning", "info", "debug", "trace")
 
@@ -108,14 +110,30 @@ class RenderConfig:
     )
     tool_call_parser: str | None = setting(
         None,
-        "Format in which the model writes tool calls.",
-        choices=TOOL_PARSERS,
+        "Format in which the model writes tool calls; `auto` finds it by the model.",
+        native=True,
+    )
+    tool_parser_file: tuple[str, ...] = setting(
+        (), "TOML file with a tool format of one's own.", shape=Shape.REPEATED
+    )
+    tool_strict_level: str | None = setting(
+        None,
+        "How far engines are told to hold tool calls to their form, whatever a request says.",
+        choices=("auto", "function", "parameter"),
+        native=True,
+    )
+    tool_value_bytes: int = setting(
+        64 << 10,
+        "Bytes of a tool's argument that is held back until it is complete.",
+        parse=parse_count,
+        least=1,
+        most=1 << 30,
         native=True,
     )
     reasoning_parser: str | None = setting(
         None,
-        "Format in which the model writes reasoning.",
-        choices=REASONING_PARSERS,
+        "Format in which the model writes reasoning; `auto` finds it by the model.",
+        choices=(*REASONING_PARSERS, AUTO),
         native=True,
     )
     exclude_tools_when_tool_choice_none: bool = setting(
@@ -161,6 +179,26 @@ class RenderConfig:
         parse=parse_count,
         least=0,
         environment=("VLLM_MAX_STOP_STRINGS",),
+        native=True,
+    )
+    max_logprobs: int = setting(
+        20,
+        "Alternatives of a token that logprobs may have; -1 for no bound.",
+        parse=parse_count,
+        least=-1,
+        native=True,
+    )
+    logprob_bytes: str = setting(
+        "raw",
+        "What `bytes` of a logprob are: the token's own (raw), or those of its text, as vLLM's.",
+        choices=("raw", "text"),
+        native=True,
+    )
+    derender_state: str = setting(
+        "compat",
+        "What a stream's client carries: all output, which vLLM can go on with (compat), the parse "
+        "alone (compact), or the output alone, with parses kept here (cache).",
+        choices=("compat", "compact", "cache"),
         native=True,
     )
     template_fuel: int = setting(
@@ -329,6 +367,7 @@ class RenderConfig:
         parse=parse_count,
         least=1,
         environment=("VLLM_HTTP_MAX_REQUEST_BODY_SIZE",),
+        native=True,
     )
     max_buffered_bytes: int = setting(
         1 << 30,
@@ -339,6 +378,18 @@ class RenderConfig:
     request_timeout: float = setting(
         60.0,
         "Seconds in which a request's body must arrive.",
+        parse=parse_seconds,
+        least=0,
+    )
+    max_streams: int = setting(
+        1_024,
+        "Derender streams that may be open at once, in each process; beyond it new ones get 503.",
+        parse=parse_count,
+        least=0,
+    )
+    stream_timeout: float = setting(
+        300.0,
+        "Seconds that an engine's chunks may stay away in a derender stream; 0 for no bound.",
         parse=parse_seconds,
         least=0,
     )
@@ -418,6 +469,13 @@ class RenderConfig:
                 object.__setattr__(self, name, tuple(value))
         if self.enable_auto_tool_choice and not self.tool_call_parser:
             raise ConfigError("--enable-auto-tool-choice needs --tool-call-parser")
+        # With formats of one's own only the native half knows all names.
+        known = (*TOOL_PARSERS, AUTO)
+        if not self.tool_parser_file and self.tool_call_parser not in (None, *known):
+            raise ConfigError(
+                f"tool-call-parser: unknown value `{shown(self.tool_call_parser)}`; "
+                f"known: {', '.join(known)}"
+            )
         if bool(self.ssl_keyfile) != bool(self.ssl_certfile):
             raise ConfigError("--ssl-keyfile and --ssl-certfile go together")
         if self.ssl_certfile is None and (self.ssl_ca_certs is not None or self.ssl_cert_reqs):
@@ -464,6 +522,7 @@ class RenderConfig:
         }
         return settings | {
             "chat_template": read_template(self.chat_template, template_names),
+            "tool_formats": [_read_format(path) for path in self.tool_parser_file],
             "strftime_now": read_time(self.strftime_now),
         }
 
@@ -482,6 +541,13 @@ def read_time(value: str | None) -> dict[str, int] | None:
         )
     names = ("year", "month", "day", "hour", "minute", "second", "microsecond")
     return {name: getattr(time, name) for name in names}
+
+
+def _read_format(path: str) -> str:
+    try:
+        return pathlib.Path(path).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"tool-parser-file: cannot read `{shown(path)}` ({error})") from error
 
 
 def read_template(value: str | None, template_names: Collection[str] = ()) -> str | None:

@@ -57,7 +57,7 @@ _ENGINE_VALUES = _words(
     logging-config logprobs-mode long-prefill-token-threshold lora-dtype mamba-backend
     mamba-block-size mamba-cache-dtype mamba-cache-mode mamba-cache-philox-rounds
     mamba-ssm-cache-dtype mamba-ssu-algorithm master-addr master-port max-cpu-loras
-    max-cudagraph-capture-size max-log-len max-logprobs max-lora-cls-labels max-lora-rank
+    max-cudagraph-capture-size max-log-len max-lora-cls-labels max-lora-rank
     max-loras max-num-active-seqs max-num-batched-tokens max-num-queued-reqs
     max-num-queued-tokens max-num-scheduled-tokens max-num-seqs max-parallel-loading-workers
     model-class-overrides model-impl model-loader-extra-config moe-backend nnodes node-rank
@@ -72,7 +72,7 @@ _ENGINE_VALUES = _words(
     show-hidden-metrics-for-version sleep-mode-backend sparse-indexer-topk-backend spec-method
     spec-model spec-tokens speculative-config sse-keep-alive-interval stream-interval
     structured-outputs-config tensor-parallel-size tool-parser-plugin tool-server
-    tool-strict-level ubatch-size watchdog-config watermark watermark-config
+    ubatch-size watchdog-config watermark watermark-config
     weight-transfer-config worker-cls worker-extension-cls
     """
 )

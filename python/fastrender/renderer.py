@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, overload
 
 from fastrender import model_folder
-from fastrender._native import Pending
+from fastrender.auto_parsers import parsers_found
+from fastrender._native import DerenderStream, Pending
 from fastrender._native import Renderer as NativeRenderer
 from fastrender.config import EMBEDDED_MODEL, RenderConfig
 from fastrender.errors import request_error
@@ -95,10 +96,9 @@ class Renderer:
     def _open(self, config: RenderConfig) -> None:
         self.config = config
         self.folder: ModelFolder = model_folder.load(config)
-        self.native = NativeRenderer(
-            self.folder.render_spec(config.native_settings(self.folder.spec.chat_templates)),
-            self.folder.tokenizer_json,
-        )
+        settings = config.native_settings(self.folder.spec.chat_templates)
+        settings |= parsers_found(self.folder, settings)
+        self.native = NativeRenderer(self.folder.render_spec(settings), self.folder.tokenizer_json)
         if config.allowed_local_media_path is not None or config.media_use_proxies:
             # What is wrong with these is to be said now.
             self.images  # noqa: B018
@@ -142,7 +142,8 @@ class Renderer:
         return {**self.native.stats(), **cache}
 
     def begin(self, route: str, body: bytes, request_id: str | None = None) -> bytes | Pending:
-        """Serve one body of `route` (`chat`, `completions`, `tokenize`, `detokenize`).
+        """Serve one body of `route`: `chat`, `completions`, `tokenize`, `detokenize`, and, for the
+        answers of engines, `chat_derender`, `completions_derender`.
 
         The answer, or a request that waits for images, which `complete` goes on with. `request_id`
         goes before the body's own, as the header `X-Request-Id` does.
@@ -157,6 +158,10 @@ class Renderer:
         For callers that hold others up meanwhile, such as an event loop.
         """
         return self.native.begin_short(route, body, request_id)
+
+    def derender_stream(self, route: str, body: bytes) -> DerenderStream:
+        """Begin a stream of `route`: engines' chunks in, a client's chunks out, both JSON."""
+        return DerenderStream(self.native, route, body)
 
     def complete(self, pending: Pending) -> "Job":
         """Work on a request's images in the background; the job's `answer` is a future.
@@ -187,7 +192,7 @@ class Renderer:
         self, request: Body | Mapping[str, Any], *, request_id: str | None = None
     ) -> bytes | RenderedRequest:
         """Render a chat request (`/v1/chat/completions/render`)."""
-        answer = self.render("chat", _encoded(request), request_id)
+        answer = self.render("chat", encoded(request), request_id)
         return RenderedRequest(answer) if isinstance(request, Mapping) else answer
 
     @overload
@@ -200,7 +205,7 @@ class Renderer:
         self, request: Body | Mapping[str, Any], *, request_id: str | None = None
     ) -> bytes | list[dict[str, Any]]:
         """Render a completion request (`/v1/completions/render`): one answer for each prompt."""
-        answer = self.render("completions", _encoded(request), request_id)
+        answer = self.render("completions", encoded(request), request_id)
         if not isinstance(request, Mapping):
             return answer
         answers: list[dict[str, Any]] = json.loads(answer)
@@ -208,16 +213,17 @@ class Renderer:
 
     def tokenize(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Token ids of a prompt or of messages (`/tokenize`)."""
-        answer: dict[str, Any] = json.loads(self.render("tokenize", _encoded(request)))
+        answer: dict[str, Any] = json.loads(self.render("tokenize", encoded(request)))
         return answer
 
     def detokenize(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Text of token ids (`/detokenize`)."""
-        answer: dict[str, Any] = json.loads(self.render("detokenize", _encoded(request)))
+        answer: dict[str, Any] = json.loads(self.render("detokenize", encoded(request)))
         return answer
 
 
-def _encoded(request: Body | Mapping[str, Any]) -> bytes:
+def encoded(request: Body | Mapping[str, Any]) -> bytes:
+    """A request as the JSON that the native half reads."""
     if isinstance(request, bytes):
         return request
     if isinstance(request, bytearray | memoryview):

@@ -14,7 +14,11 @@ from fastrender.config import EMBEDDED_MODEL, RenderConfig
 from fastrender.model_folder import hub
 from fastrender.model_folder.chat_templates import processor_template, tokenizer_templates
 from fastrender.model_folder.files import FolderFiles, ModelFolderError, read_bytes
-from fastrender.model_folder.generation_config import SamplingDefaults, sampling_defaults
+from fastrender.model_folder.generation_config import (
+    SamplingDefaults,
+    eos_token_ids,
+    sampling_defaults,
+)
 from fastrender.model_folder.image_processor import ImageProcessing, image_processing
 from fastrender.model_folder.model_config import (
     ModelConfig,
@@ -121,6 +125,9 @@ def load(config: RenderConfig) -> ModelFolder:
         processor_chat_template=processor_template(tokenizer_files),
         default_sampling_params=sampling.params,
         max_tokens_cap=sampling.max_tokens_cap,
+        eos_token_ids=eos_token_ids(
+            _generation_files(files, config), model_config.top if model_config else None
+        ),
         media_placeholders=family.media_placeholders if family else {},
         image_placeholder=family.image.placeholder if family and family.image else None,
         tokenizer=tokenizer_spec(
@@ -175,10 +182,13 @@ def _open(name: str, revision: str | None, config: RenderConfig) -> FolderFiles:
 def _sampling(files: FolderFiles, config: RenderConfig) -> SamplingDefaults:
     """The sampling defaults of `--generation-config`: `auto`, `vllm`, or a folder or hub id."""
     overrides = config.override_generation_config
-    match config.generation_config:
-        case "auto":
-            return sampling_defaults(files, overrides, own_folder=False)
-        case "vllm":
-            return sampling_defaults(None, overrides, own_folder=False)
-        case source:
-            return sampling_defaults(_open(source, None, config), overrides, own_folder=True)
+    if config.generation_config == "vllm":
+        return sampling_defaults(None, overrides, own_folder=False)
+    own_folder = config.generation_config != "auto"
+    return sampling_defaults(_generation_files(files, config), overrides, own_folder=own_folder)
+
+
+def _generation_files(files: FolderFiles, config: RenderConfig) -> FolderFiles:
+    """The folder of generation_config.json; `vllm` leaves out its sampling alone."""
+    source = config.generation_config
+    return files if source in ("auto", "vllm") else _open(source, None, config)

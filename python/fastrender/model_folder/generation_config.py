@@ -71,6 +71,18 @@ def sampling_defaults(
     return SamplingDefaults(params, params.get("max_tokens") if capping else None)
 
 
+def eos_token_ids(files: FolderFiles, config: JsonObject | None) -> tuple[int, ...]:
+    """Tokens that end an output: those of generation_config.json, or of `config` where there is none."""
+    written = files.json(_FILE) or config
+    value = written.values.get("eos_token_id") if written is not None else None
+    ids = value if isinstance(value, list) else [] if value is None else [value]
+    for number in ids:
+        if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 2**32:
+            assert written is not None
+            raise written.wrong("eos_token_id", "a token's id, or a list of them")
+    return tuple(ids)
+
+
 def _read(source: JsonObject, key: str) -> Any:
     if key in _NUMBERS:
         return source.number(key)

@@ -27,7 +27,8 @@ class TokenizerSpec:
 
     The native half gives an added token the id that the vocabulary has for it, else the next free
     one, as `tokenizers` does. `llama_prepend` (`first`, `always`, `never`) is where LlamaTokenizer
-    puts a space in front, None for every other class.
+    puts a space in front, None for every other class. `skipped_tokens` are what
+    `skip_special_tokens` leaves out.
     """
 
     added_tokens: tuple[AddedTokenSpec, ...] = ()
@@ -35,6 +36,7 @@ class TokenizerSpec:
     add_eos_token: bool | None = None
     bos_token: str | None = None
     eos_token: str | None = None
+    skipped_tokens: tuple[str, ...] = ()
     llama_prepend: str | None = None
     cache_bytes: int = 0
 
@@ -53,6 +55,7 @@ class ModelSpec:
     processor_chat_template: str | None
     default_sampling_params: Mapping[str, Any]
     max_tokens_cap: int | None
+    eos_token_ids: tuple[int, ...] = ()
     media_placeholders: Mapping[str, str]
     image_placeholder: str | None = None
     tokenizer: TokenizerSpec

@@ -135,6 +135,7 @@ def tokenizer_spec(
         added_tokens=tuple(added),
         bos_token=tokens.named.get("bos_token"),
         eos_token=tokens.named.get("eos_token"),
+        skipped_tokens=tuple(dict.fromkeys((*tokens.named.values(), *tokens.extra))),
         llama_prepend=_llama_prepend(source) if tokenizer_class == "LlamaTokenizer" else None,
         cache_bytes=cache_bytes,
     )

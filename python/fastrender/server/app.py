@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fastrender.config import RenderConfig
 from fastrender.server.answers import Answer, overloaded
+from fastrender.server.derender_stream import STREAM_ROUTES, DerenderStreamRoute
 from fastrender.server.interface import Renderer
 from fastrender.server.keys import ApiKeys
 from fastrender.server.metrics import METHODS, OTHER_HANDLER, Layout, Metrics, RequestCounter
@@ -60,8 +61,12 @@ class Application:
             for path in RENDER_ROUTES
         }
         self._at_once: dict[str, RenderRoute] = {}
+        streams = {
+            path: DerenderStreamRoute(path, renderer, config, lane=self._lane, budget=budget)
+            for path in STREAM_ROUTES
+        }
         self._router = build_router(
-            renderer, config, self.metrics, hot=self._hot, publish=self.publish
+            renderer, config, self.metrics, posts={**self._hot, **streams}, publish=self.publish
         )
         self._cors = _cors(self._dispatch, config)
         # What adds to every answer, or looks at every request, is done on the usual way.

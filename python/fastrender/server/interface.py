@@ -48,6 +48,27 @@ class Job(Protocol):
         ...
 
 
+class DerenderStream(Protocol):
+    """One streamed answer."""
+
+    @property
+    def includes_usage(self) -> bool:
+        """Whether the client asked for its usage."""
+        ...
+
+    def push_chunk(self, chunk: bytes, /) -> bytes:
+        """The client's chunk for one of the engine's; `RequestError` for what is none."""
+        ...
+
+    def finish(self, finish_reason: str, /) -> bytes | None:
+        """The client's chunk for the end of what has not ended."""
+        ...
+
+    def usage_chunk(self) -> bytes:
+        """The chunk that tells the usage."""
+        ...
+
+
 class Renderer(Protocol):
     """A loaded renderer."""
 
@@ -84,6 +105,10 @@ class Renderer(Protocol):
 
     def complete(self, pending: Pending, /) -> Job:
         """Go on with what waits for media; `BusyError` if too much does."""
+        ...
+
+    def derender_stream(self, route: str, body: bytes, /) -> DerenderStream:
+        """Begin a stream; `RequestError` for a request that has no answer."""
         ...
 
     def tokenizer_info(self) -> bytes:

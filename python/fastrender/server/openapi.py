@@ -45,6 +45,20 @@ def _paths(config: RenderConfig) -> dict[str, Any]:
             "CompletionRequest",
             {"type": "array", "items": generate},
         ),
+        "/v1/chat/completions/derender": _render(
+            "An engine's answer to a chat request, or a chunk of one, as OpenAI's clients have it.",
+            "DerenderChatRequest",
+            {"anyOf": [_reference("ChatCompletion"), _reference("DerenderedChunk")]},
+        ),
+        "/v1/completions/derender": _render(
+            "The same for completion requests.",
+            "DerenderCompletionRequest",
+            {"anyOf": [_reference("Completion"), _reference("DerenderedChunk")]},
+        ),
+        "/v1/chat/completions/derender/stream": _stream(
+            "An engine's chunks in, a chat client's chunks out, on one connection."
+        ),
+        "/v1/completions/derender/stream": _stream("The same for completion requests."),
         "/tokenize": _render("Token ids of a text or of messages.", "TokenizeRequest", _TOKENIZED),
         "/detokenize": _render("The text of token ids.", "DetokenizeRequest", _DETOKENIZED),
         "/v1/models": _get("The names that requests may use.", _MODELS),
@@ -90,6 +104,32 @@ def _render(summary: str, request: str, answer: dict[str, Any]) -> dict[str, Any
                 "408": _failure("The body did not arrive in time."),
                 "413": _failure("The body is too large."),
                 "503": _failure("Too much waits already, or the server shuts down."),
+            },
+        }
+    }
+
+
+def _stream(summary: str) -> dict[str, Any]:
+    events = {"schema": _STRING}
+    return {
+        "post": {
+            "summary": summary,
+            "description": "The body's first line is a derender request without chunk and state, "
+            "the others are the engine's chunks; `[DONE]` ends them.",
+            "requestBody": {
+                "required": True,
+                "content": {"application/x-ndjson": events, "text/event-stream": events},
+            },
+            "responses": {
+                "200": {
+                    "description": "Chunks, then `[DONE]`.",
+                    "content": {"text/event-stream": events},
+                },
+                "400": _failure("The request is wrong."),
+                "404": _failure("The model is not served here."),
+                "408": _failure("Nothing came for too long."),
+                "413": _failure("A line is too long."),
+                "503": _failure("Too much is under way already, or the server shuts down."),
             },
         }
     }
@@ -171,6 +211,57 @@ _SCHEMAS = {
         sampling_params=_OBJECT,
         model=_nullable(_STRING),
         stream=_BOOLEAN,
+    ),
+    "GenerateResponse": _record(
+        ["choices"],
+        request_id=_STRING,
+        choices={
+            "type": "array",
+            "items": _record(
+                ["index"],
+                index=_INTEGER,
+                token_ids=_nullable(_IDS),
+                finish_reason=_nullable(_STRING),
+                stop_reason=_nullable({"anyOf": [_STRING, _INTEGER]}),
+                logprobs=_nullable(_OBJECT),
+            ),
+        },
+        prompt_token_ids=_nullable(_IDS),
+    ),
+    "DerenderChatRequest": _record(
+        [],
+        model=_nullable(_STRING),
+        stream=_BOOLEAN,
+        generate_response=_reference("GenerateResponse"),
+        generate_chunk=_reference("GenerateResponse"),
+        stream_state=_nullable(_OBJECT),
+        prompt_tokens=_nullable(_INTEGER),
+        prompt_token_ids=_nullable(_IDS),
+        chat_request=_nullable(_reference("ChatCompletionRequest")),
+    ),
+    "DerenderCompletionRequest": _record(
+        [],
+        model=_nullable(_STRING),
+        stream=_BOOLEAN,
+        generate_responses={"type": "array", "items": _reference("GenerateResponse")},
+        generate_chunk=_reference("GenerateResponse"),
+        stream_state=_nullable(_OBJECT),
+        completion_request=_nullable(_reference("CompletionRequest")),
+    ),
+    "ChatCompletion": _record(
+        ["id", "choices", "usage"],
+        id=_STRING,
+        choices={"type": "array", "items": _record(["index", "message"], message=_OBJECT)},
+        usage=_OBJECT,
+    ),
+    "Completion": _record(
+        ["id", "choices", "usage"],
+        id=_STRING,
+        choices={"type": "array", "items": _record(["index", "text"], text=_STRING)},
+        usage=_OBJECT,
+    ),
+    "DerenderedChunk": _record(
+        ["chunk", "stream_state"], chunk=_OBJECT, stream_state=_OBJECT
     ),
     "Error": _record(
         ["error"],

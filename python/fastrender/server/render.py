@@ -26,6 +26,8 @@ from fastrender.server.work import ClientGoneError, QueueFullError, WorkLane, di
 RENDER_ROUTES = {
     "/v1/chat/completions/render": "chat",
     "/v1/completions/render": "completions",
+    "/v1/chat/completions/derender": "chat_derender",
+    "/v1/completions/derender": "completions_derender",
     "/tokenize": "tokenize",
     "/detokenize": "detokenize",
 }

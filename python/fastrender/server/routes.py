@@ -15,6 +15,7 @@ from starlette.types import ASGIApp
 
 from fastrender.config import RenderConfig
 from fastrender.server.answers import Answer, internal_error, refusal
+from fastrender.server.derender_stream import STREAM_ROUTES
 from fastrender.server.interface import Renderer
 from fastrender.server.metrics import Metrics
 from fastrender.server.openapi import describe
@@ -36,17 +37,12 @@ _ELSEWHERE = {
     "/v1/messages": None,
 }
 # Routes of vLLM's renderer that this version lacks.
-_LACKING = frozenset(
-    [
-        *("/v1/chat/completions/derender", "/v1/completions/derender"),
-        *("/v1/messages/render", "/v1/responses/render"),
-    ]
-)
+_LACKING = frozenset(["/v1/messages/render", "/v1/responses/render"])
 
 
 def paths_served(config: RenderConfig) -> list[str]:
     """Paths of the routes here, as metrics name them."""
-    paths = ["/v1/models", "/invocations", "/kv_event_sources"]
+    paths = ["/v1/models", "/invocations", "/kv_event_sources", *STREAM_ROUTES]
     if config.enable_fastapi_docs:
         paths.append("/openapi.json")
     if config.enable_tokenizer_info_endpoint:
@@ -59,13 +55,13 @@ def build_router(
     config: RenderConfig,
     metrics: Metrics,
     *,
-    hot: Mapping[str, ASGIApp],
+    posts: Mapping[str, ASGIApp],
     publish: Callable[[], None],
 ) -> Starlette:
-    """The Starlette app; hot routes are in it so that a wrong method for them is known as such."""
+    """The Starlette app; `posts` has the hot routes too, so that a wrong method is known as such."""
     operations = Operations(renderer, config, metrics, publish)
     routes = [
-        *(Route(path, route, methods=["POST"]) for path, route in hot.items()),
+        *(Route(path, route, methods=["POST"]) for path, route in posts.items()),
         Route("/v1/models", operations.models),
         Route("/health", operations.alive),
         Route("/ping", operations.alive, methods=["GET", "POST"]),

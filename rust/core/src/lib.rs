@@ -5,10 +5,13 @@
 #![forbid(unsafe_code)]
 
 pub mod conversation;
+pub mod derender;
+pub mod detokenizer;
 pub mod error;
 pub mod hash;
 pub mod image;
 pub mod json;
+pub mod parser;
 pub mod placeholder;
 pub mod plain_request;
 pub mod prompt;

@@ -21,6 +21,30 @@ pub enum ContentFormat {
     OpenAi,
 }
 
+/// What `bytes` of a logprob are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogprobBytes {
+    /// The token's own.
+    #[default]
+    Raw,
+    /// Those of the token's text, as the reference has it.
+    Text,
+}
+
+/// What a stream's client carries from chunk to chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DerenderState {
+    /// All output so far, which a stock vLLM can go on with, and the parse itself.
+    #[default]
+    Compat,
+    /// The parse alone.
+    Compact,
+    /// What a stock vLLM sends; parses are kept here, as far as there is room.
+    Cache,
+}
+
 /// A model folder and the settings that bear on rendering.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -60,6 +84,9 @@ pub struct ModelSpec {
     /// `skip_special_tokens`).
     #[serde(default)]
     pub default_sampling_params: Map<String, Value>,
+    /// Tokens that end an output: `eos_token_id` of generation_config.json.
+    #[serde(default)]
+    pub eos_token_ids: Vec<u32>,
     /// A cap on `max_tokens` (from an overridden or explicit generation config).
     #[serde(default)]
     pub max_tokens_cap: Option<u64>,
@@ -84,6 +111,9 @@ pub struct TokenizerSpec {
     pub add_eos_token: Option<bool>,
     pub bos_token: Option<String>,
     pub eos_token: Option<String>,
+    /// Tokens that `skip_special_tokens` leaves out: those with a name and those listed as special, not all that are
+    /// flagged so.
+    pub skipped_tokens: Vec<String>,
     /// Set where `AutoTokenizer` ends up with `LlamaTokenizer`, which keeps vocabulary, merges and post-processor of
     /// tokenizer.json but brings its own handling of spaces: `first` unless `tokenizer_config.json` has `legacy: true`
     /// (`always`) or `add_prefix_space: false` (`never`).
@@ -137,6 +167,12 @@ pub struct RenderSettings {
     pub reasoning_effort_map: Map<String, Value>,
     pub enable_auto_tool_choice: bool,
     pub tool_call_parser: Option<String>,
+    /// Tool formats of the operator's own, as TOML.
+    pub tool_formats: Vec<String>,
+    /// `auto`, `function` or `parameter`: how far calls are held to structural tags. None leaves it to the format.
+    pub tool_strict_level: Option<String>,
+    /// Bytes of a tool's argument that is held back until it is complete.
+    pub tool_value_bytes: usize,
     pub reasoning_parser: Option<String>,
     pub exclude_tools_when_tool_choice_none: bool,
     pub interleave_mm_strings: bool,
@@ -148,6 +184,12 @@ pub struct RenderSettings {
     pub max_n_sequences: u64,
     pub max_completion_prompts: usize,
     pub max_stop_strings: usize,
+    /// Alternatives of a token that logprobs may have; below 0 there is no bound.
+    pub max_logprobs: i64,
+    /// Bytes of a body, and of the text that one may stand for.
+    pub max_request_bytes: u64,
+    pub logprob_bytes: LogprobBytes,
+    pub derender_state: DerenderState,
     /// What `strftime_now` tells instead of the clock's time.
     pub strftime_now: Option<Timestamp>,
     /// Steps that a template may take; 0 = no bound.
@@ -168,6 +210,9 @@ impl Default for RenderSettings {
             reasoning_effort_map: Map::new(),
             enable_auto_tool_choice: false,
             tool_call_parser: None,
+            tool_formats: Vec::new(),
+            tool_strict_level: None,
+            tool_value_bytes: 64 << 10,
             reasoning_parser: None,
             exclude_tools_when_tool_choice_none: false,
             interleave_mm_strings: false,
@@ -177,6 +222,10 @@ impl Default for RenderSettings {
             max_n_sequences: 16_384,
             max_completion_prompts: 1_024,
             max_stop_strings: 4,
+            max_logprobs: 20,
+            max_request_bytes: 64 << 20,
+            logprob_bytes: LogprobBytes::Raw,
+            derender_state: DerenderState::Compat,
             strftime_now: None,
             template_fuel: 50_000_000,
             template_output_bytes: 64 << 20,

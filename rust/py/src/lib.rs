@@ -3,9 +3,11 @@
 #![expect(clippy::needless_pass_by_value, reason = "pyo3 hands arguments over by value")]
 
 mod convert;
+mod derender;
 mod error;
 mod media;
 mod memory;
+mod parser;
 mod plain_request;
 mod renderer;
 mod template;
@@ -16,9 +18,13 @@ mod _native {
     use pyo3::prelude::*;
 
     #[pymodule_export]
+    use super::derender::DerenderStream;
+    #[pymodule_export]
     use super::error::{RequestError, SetupError, error_envelope, request_error};
     #[pymodule_export]
     use super::media::{Image, ImageProcessor, MediaHasher, MediaReference, Pending};
+    #[pymodule_export]
+    use super::parser::{choose_parsers, parse_case, parse_text, parser_names, tool_format_names};
     #[pymodule_export]
     use super::plain_request::read_plain_request;
     #[pymodule_export]

@@ -1,6 +1,9 @@
-//! `Renderer`: bytes in, bytes out.
+//! `Renderer`: bytes in, bytes out; the answers to what it renders, too.
+
+use std::sync::Arc;
 
 use fastrender_core as core;
+use fastrender_core::derender::{Derenderer, Kind};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
@@ -12,7 +15,13 @@ use crate::media::{Pending, Request};
 
 /// Renders requests for one model. Immutable; any number of threads may call it at once.
 #[pyclass(frozen, module = "fastrender._native")]
-pub(crate) struct Renderer(pub(crate) core::Renderer);
+pub(crate) struct Renderer(pub(crate) core::Renderer, pub(crate) Arc<Derenderer>);
+
+/// What a route's body is given to.
+enum Route {
+    Render(core::Route),
+    Derender(Kind),
+}
 
 #[pymethods]
 impl Renderer {
@@ -21,7 +30,11 @@ impl Renderer {
     fn new(py: Python<'_>, spec_json: PyBackedBytes, tokenizer_json: PyBackedBytes) -> PyResult<Self> {
         let spec = serde_json::from_slice(&spec_json)
             .map_err(|error| SetupError::new_err(format!("the render spec is malformed: {error}")))?;
-        detached(py, || core::Renderer::new(spec, &tokenizer_json)).map(Self)
+        detached(py, || {
+            let renderer = core::Renderer::new(spec, &tokenizer_json)?;
+            let derenderer = Derenderer::new(&renderer)?;
+            Ok(Self(renderer, Arc::new(derenderer)))
+        })
     }
 
     /// Serve one body: the response bytes, or what they wait for.
@@ -79,13 +92,24 @@ fn serve<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = renderer.py();
     let route = match route {
-        "chat" => core::Route::Chat,
-        "completions" => core::Route::Completions,
-        "tokenize" => core::Route::Tokenize,
-        "detokenize" => core::Route::Detokenize,
+        "chat" => Route::Render(core::Route::Chat),
+        "completions" => Route::Render(core::Route::Completions),
+        "tokenize" => Route::Render(core::Route::Tokenize),
+        "detokenize" => Route::Render(core::Route::Detokenize),
+        "chat_derender" => Route::Derender(Kind::Chat),
+        "completions_derender" => Route::Derender(Kind::Completion),
         other => return Err(PyValueError::new_err(format!("unknown route `{other}`"))),
     };
-    let core = &renderer.get().0;
+    let Renderer(core, derenderer) = renderer.get();
+    let route = match route {
+        Route::Render(route) => route,
+        Route::Derender(kind) => {
+            return Ok(match detached(py, || derenderer.derender(kind, &body, effort))? {
+                Some(response) => PyBytes::new(py, &response).into_any(),
+                None => py.None().into_bound(py),
+            });
+        }
+    };
     match detached(py, || core.begin(route, &body, request_id.as_deref(), effort))? {
         core::Begun::Done(response) => Ok(PyBytes::new(py, &response).into_any()),
         core::Begun::Lengthy => Ok(py.None().into_bound(py)),

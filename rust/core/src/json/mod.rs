@@ -12,7 +12,7 @@ use std::borrow::Cow;
 
 pub use map::Map;
 pub use parse::{JsonError, MAX_DEPTH, MAX_VALUES};
-pub use write::{python_dumps, python_float, write_float, write_str};
+pub use write::{python_dumps, python_dumps_unicode, python_float, write_float, write_str};
 
 /// A JSON value that borrows from the text it was parsed from.
 #[derive(Debug, Clone, PartialEq)]

@@ -116,11 +116,24 @@ pub fn write_str(out: &mut Vec<u8>, text: &str) {
 /// A value as Python's `json.dumps` writes it: `", "` and `": "`, and `\\uXXXX` for all that is not ASCII.
 pub fn python_dumps(value: &Json<'_>) -> String {
     let mut out = String::new();
-    dump(value, &mut out);
+    dump(value, Escapes::Ascii, &mut out);
     out
 }
 
-fn dump(value: &Json<'_>, out: &mut String) {
+/// The same with `ensure_ascii=False`: only what JSON asks for is escaped.
+pub fn python_dumps_unicode(value: &Json<'_>) -> String {
+    let mut out = String::new();
+    dump(value, Escapes::Needed, &mut out);
+    out
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Escapes {
+    Ascii,
+    Needed,
+}
+
+fn dump(value: &Json<'_>, escapes: Escapes, out: &mut String) {
     match value {
         Json::Null => out.push_str("null"),
         Json::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
@@ -129,12 +142,12 @@ fn dump(value: &Json<'_>, out: &mut String) {
         Json::Float(value) if value.is_nan() => out.push_str("NaN"),
         Json::Float(value) if value.is_infinite() => out.push_str(if *value > 0.0 { "Infinity" } else { "-Infinity" }),
         Json::Float(value) => out.push_str(&python_float(*value)),
-        Json::Str(text) | Json::BrokenStr(text) => dump_str(text, out),
+        Json::Str(text) | Json::BrokenStr(text) => dump_str(text, escapes, out),
         Json::Array(items) => {
             out.push('[');
             for (i, item) in items.iter().enumerate() {
                 out.push_str(if i > 0 { ", " } else { "" });
-                dump(item, out);
+                dump(item, escapes, out);
             }
             out.push(']');
         }
@@ -142,20 +155,25 @@ fn dump(value: &Json<'_>, out: &mut String) {
             out.push('{');
             for (i, (key, value)) in map.iter().enumerate() {
                 out.push_str(if i > 0 { ", " } else { "" });
-                dump_str(key, out);
+                dump_str(key, escapes, out);
                 out.push_str(": ");
-                dump(value, out);
+                dump(value, escapes, out);
             }
             out.push('}');
         }
     }
 }
 
-fn dump_str(text: &str, out: &mut String) {
-    let mut escaped = Vec::new();
-    write_str(&mut escaped, text);
+fn dump_str(text: &str, escapes: Escapes, out: &mut String) {
+    let mut quoted = Vec::new();
+    write_str(&mut quoted, text);
+    let quoted = String::from_utf8_lossy(&quoted);
+    if escapes == Escapes::Needed {
+        out.push_str(&quoted);
+        return;
+    }
     let mut units = [0u16; 2];
-    for c in String::from_utf8_lossy(&escaped).chars() {
+    for c in quoted.chars() {
         if c < '\u{7f}' {
             out.push(c);
             continue;

@@ -15,7 +15,19 @@ pub struct StructuredOutputs<'a> {
     fields: Map<'a>,
 }
 
-impl StructuredOutputs<'_> {
+impl<'a> StructuredOutputs<'a> {
+    /// One constraint, with the other fields at their defaults.
+    pub fn of(kind: &str, value: Json<'a>) -> Self {
+        let mut fields = read_given(&Map::new()).expect("no field can be wrong");
+        fields.insert(kind.to_owned(), value);
+        Self { fields }
+    }
+
+    /// The constraint and its kind.
+    pub fn constraint(&self) -> Option<(&'static str, &Json<'a>)> {
+        KINDS.iter().find_map(|kind| self.fields.present(kind).map(|value| (*kind, value)))
+    }
+
     /// Just one constraint is left, now that `response_format` has been merged in.
     pub fn check(&self) -> Result<()> {
         count_constraints(&self.fields)

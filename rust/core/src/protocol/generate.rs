@@ -193,7 +193,7 @@ fn format_id(id: u32, block: &mut [u8], at: usize) -> usize {
 }
 
 /// Append a list of ids.
-pub(super) fn write_ids(out: &mut Vec<u8>, ids: &[u32]) {
+pub(crate) fn write_ids(out: &mut Vec<u8>, ids: &[u32]) {
     out.push(b'[');
     let mut block = [0u8; BLOCK * LONGEST + 8];
     for ids in ids.chunks(BLOCK) {

@@ -470,19 +470,19 @@ fn unique<T: Copy + Eq + std::hash::Hash>(values: &[T]) -> Vec<T> {
 }
 
 /// Writes the members of one JSON object.
-pub(super) struct ObjectWriter<'o> {
+pub(crate) struct ObjectWriter<'o> {
     out: &'o mut Vec<u8>,
     first: bool,
 }
 
 impl<'o> ObjectWriter<'o> {
-    pub(super) fn new(out: &'o mut Vec<u8>) -> Self {
+    pub(crate) fn new(out: &'o mut Vec<u8>) -> Self {
         out.push(b'{');
         Self { out, first: true }
     }
 
     /// Write a key; the caller appends its value.
-    pub(super) fn key(&mut self, key: &str) -> &mut Vec<u8> {
+    pub(crate) fn key(&mut self, key: &str) -> &mut Vec<u8> {
         if !self.first {
             self.out.push(b',');
         }
@@ -492,23 +492,23 @@ impl<'o> ObjectWriter<'o> {
         self.out
     }
 
-    pub(super) fn end(self) {
+    pub(crate) fn end(self) {
         self.out.push(b'}');
     }
 
-    pub(super) fn int(&mut self, key: &str, value: i128) {
+    pub(crate) fn int(&mut self, key: &str, value: i128) {
         self.key(key).extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
     }
 
-    pub(super) fn float(&mut self, key: &str, value: f64) {
+    pub(crate) fn float(&mut self, key: &str, value: f64) {
         write_float(self.key(key), value);
     }
 
-    pub(super) fn bool(&mut self, key: &str, value: bool) {
+    pub(crate) fn bool(&mut self, key: &str, value: bool) {
         self.key(key).extend_from_slice(if value { b"true" } else { b"false" });
     }
 
-    pub(super) fn str(&mut self, key: &str, value: &str) {
+    pub(crate) fn str(&mut self, key: &str, value: &str) {
         write_str(self.key(key), value);
     }
 

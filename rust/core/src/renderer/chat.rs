@@ -15,10 +15,10 @@ use crate::protocol::tools::ToolChoice;
 use crate::templates::TemplateVariables;
 
 /// A chat request that passed all checks which need no prompt.
-struct Chat<'a> {
-    request: ChatRequest<'a>,
-    messages: Vec<Message<'a>>,
-    variables: TemplateVariables<'a>,
+pub(super) struct Chat<'a> {
+    pub(super) request: ChatRequest<'a>,
+    pub(super) messages: Vec<Message<'a>>,
+    pub(super) variables: TemplateVariables<'a>,
 }
 
 /// A chat template's output, and the media that it has places for.
@@ -127,7 +127,8 @@ impl Renderer {
         let Chat { request, messages, variables } = chat;
         require_ids(&prompt.ids)?;
         let max_tokens = self.max_tokens(request.max_tokens, prompt.ids.len());
-        let sampling_params = request.sampling.resolve(max_tokens, &self.defaults, &self.settings)?;
+        let adjusted = self.adjusted(chat, &prompt.ids)?;
+        let sampling_params = adjusted.sampling.resolve(max_tokens, &self.defaults, &self.settings)?;
         let forwarded = self.forwarded_ids(chat)?;
         let id = format!("chatcmpl-{}", base_request_id(request_id, request.common.request_id));
         let answer = GenerateRequest {
@@ -137,8 +138,7 @@ impl Renderer {
             features,
             sampling_params,
             model: request.common.model,
-            // Whether reasoning is over in the prompt is for a parser to say; a client that wants none has said so.
-            reasoning_ended: (!request.include_reasoning).then_some(true),
+            reasoning_ended: adjusted.reasoning_ended,
             reasoning_parser_kwargs: self.settings.reasoning_parser.as_ref().map(|_| &variables.effective),
             return_token_ids: request.common.return_token_ids,
             parse_context: Some(ParseContext {

@@ -3,14 +3,17 @@
 mod chat;
 mod completions;
 mod media;
+mod parsing;
 mod tokenize;
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 pub use media::{MediaSource, Options as MediaOptions, Pending, PendingMedia, ReadyMedia};
 
 use crate::error::{Error, Result};
 use crate::json::{Json, Map};
+use crate::parser::Parser;
 use crate::prompt::PromptEncoder;
 use crate::protocol::generate::Nulls;
 use crate::protocol::sampling::SamplingDefaults;
@@ -62,10 +65,13 @@ pub enum Begun {
 
 /// Renders requests for one model; immutable, shared by threads.
 pub struct Renderer {
-    model: ModelSpec,
-    settings: RenderSettings,
-    tokenizer: Tokenizer,
-    templates: TemplateSet,
+    // Shared with what reads the answers to what is rendered here.
+    pub(crate) model: Arc<ModelSpec>,
+    pub(crate) settings: Arc<RenderSettings>,
+    pub(crate) tokenizer: Arc<Tokenizer>,
+    pub(crate) templates: Arc<TemplateSet>,
+    /// Of the answers; it has a say in what is rendered, too.
+    pub(crate) parser: Option<Arc<Parser>>,
     defaults: SamplingDefaults,
     nulls: Nulls,
     /// The id of the token that images take the place of.
@@ -82,7 +88,17 @@ impl Renderer {
         let defaults = SamplingDefaults::from_spec(&model.default_sampling_params)?;
         let nulls = if settings.omit_null { Nulls::Omit } else { Nulls::Write };
         let image_token = model.image_placeholder.as_ref().map(|token| image_token(&tokenizer, token)).transpose()?;
-        Ok(Self { model, settings, tokenizer, templates, defaults, nulls, image_token })
+        let parser = parsing::parser(&model, &settings, &tokenizer)?.map(Arc::new);
+        Ok(Self {
+            model: Arc::new(model),
+            settings: Arc::new(settings),
+            tokenizer: Arc::new(tokenizer),
+            templates: Arc::new(templates),
+            parser,
+            defaults,
+            nulls,
+            image_token,
+        })
     }
 
     pub fn model(&self) -> &ModelSpec {
@@ -203,7 +219,7 @@ fn base_request_id<'r>(header: Option<&'r str>, body: Option<&'r str>) -> Cow<'r
 }
 
 /// 64 random bits in hexadecimal.
-fn random_id() -> String {
+pub(crate) fn random_id() -> String {
     let bits = getrandom::u64().unwrap_or_else(|_| {
         // Without an entropy source the hasher's per-process key and the clock still tell requests apart.
         use std::hash::{BuildHasher, RandomState};

@@ -117,6 +117,20 @@ pub(super) fn alphabet_to_bytes(piece: &str, bytes: &mut Vec<u8>) -> bool {
     true
 }
 
+/// A piece in that alphabet that spells these bytes.
+pub(super) fn bytes_to_alphabet(bytes: &[u8]) -> String {
+    let spelled = bytes.iter().map(|&byte| {
+        let code = match byte {
+            0x21..=0x7E | 0xA1..=0xAC | 0xAE..=0xFF => u32::from(byte),
+            0x00..=0x20 => u32::from(byte) + 0x100,
+            0x7F..=0xA0 => u32::from(byte) - 0x7F + 0x121,
+            0xAD => 0x143,
+        };
+        char::from_u32(code).expect("the alphabet is below U+0144")
+    });
+    spelled.collect()
+}
+
 /// The printable bytes stand for themselves; the others, in order, for U+0100 and up.
 fn alphabet_byte(c: char) -> Option<u8> {
     let code = u32::from(c);
@@ -139,6 +153,9 @@ mod tests {
         let mut bytes: Vec<u8> = (0..0x200).filter_map(char::from_u32).filter_map(alphabet_byte).collect();
         bytes.sort_unstable();
         assert_eq!(bytes, (0..=255).collect::<Vec<u8>>());
+        let mut again = Vec::new();
+        assert!(alphabet_to_bytes(&bytes_to_alphabet(&bytes), &mut again));
+        assert_eq!(again, bytes);
         assert_eq!(
             ["Ġ", "Ċ", "Ń", "ł", "ġ"].map(|name| alphabet_byte(name.chars().next().unwrap())),
             [Some(0x20), Some(0x0A), Some(0xAD), Some(0xA0), Some(0x7F)]

@@ -195,6 +195,20 @@ impl Fast {
         Some(self.decoder.as_ref()?.decode(ids, skip_special_tokens))
     }
 
+    /// `None` if it is left to the library.
+    pub(super) fn decoder(&self) -> Option<&Decoder> {
+        self.decoder.as_ref()
+    }
+
+    pub(super) fn added_id(&self, token: &str) -> Option<u32> {
+        self.added.id(token)
+    }
+
+    /// The ids of the added tokens, and which are special.
+    pub(super) fn added_ids(&self) -> Vec<(u32, bool)> {
+        self.added.iter().map(|token| (token.id, token.special)).collect()
+    }
+
     pub(super) fn id_to_token(&self, id: u32) -> Option<String> {
         let respelled = self.decoder.as_ref().and_then(|decoder| decoder.respelled(id));
         let added = || self.added.iter().find(|token| token.id == id).map(|token| token.content.as_str());

@@ -1,12 +1,15 @@
 //! The library that the reference uses, for everything that the fast path leaves out.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokenizers::tokenizer::{PostProcessor as _, TruncationDirection};
+
+use tokenizers::tokenizer::{Decoder as _, PostProcessor as _, TruncationDirection};
 use tokenizers::{AddedToken, ModelWrapper, PostProcessorWrapper, Tokenizer};
 
+use super::decode::Decoder;
 use super::post::kept;
 use super::{Encoding, Truncation, class};
 use crate::error::{Error, Result};
@@ -16,6 +19,8 @@ pub(super) struct General {
     /// Without truncation, padding and post-processor: what a call asks for must not be state that others see.
     tokenizer: Tokenizer,
     post_processor: Option<PostProcessorWrapper>,
+    /// Made when it is first asked for; `None` if the decoder is an unknown one.
+    decoder: OnceLock<Option<Decoder>>,
 }
 
 /// Sizes of the vocabulary, added tokens included.
@@ -60,7 +65,7 @@ impl General {
             None => tokenizer.get_post_processor().cloned(),
         };
         tokenizer.with_post_processor(None::<PostProcessorWrapper>);
-        Ok(Self { tokenizer, post_processor })
+        Ok(Self { tokenizer, post_processor, decoder: OnceLock::new() })
     }
 
     pub(super) fn encode(
@@ -117,6 +122,37 @@ impl General {
     pub(super) fn decode(&self, ids: &[u32], skip_special_tokens: bool) -> Result<String> {
         guarded(|| self.tokenizer.decode(ids, skip_special_tokens).map_err(internal))
             .unwrap_or_else(|| Err(Error::Internal { message: "the tokenizer gave up on the ids".to_owned() }))
+    }
+
+    /// The text of vocabulary pieces, in a row.
+    pub(super) fn decode_pieces(&self, pieces: Vec<String>) -> Result<String> {
+        let decode = || match self.tokenizer.get_decoder() {
+            Some(decoder) => decoder.decode(pieces).map_err(internal),
+            None => Ok(pieces.join(" ")),
+        };
+        guarded(decode)
+            .unwrap_or_else(|| Err(Error::Internal { message: "the tokenizer gave up on the pieces".to_owned() }))
+    }
+
+    /// `limit` is one more than the largest id.
+    pub(super) fn decoder(&self, limit: u32) -> Option<&Decoder> {
+        let build = || {
+            let config = serde_json::to_value(self.tokenizer.get_decoder()?).ok()?;
+            let added = self.tokenizer.get_added_tokens_decoder();
+            let special: std::collections::HashSet<&str> =
+                added.values().filter(|token| token.special).map(|token| token.content.as_str()).collect();
+            Decoder::of_pieces(&config, limit, |id| self.tokenizer.id_to_token(id), |piece| special.contains(piece))
+        };
+        self.decoder.get_or_init(build).as_ref()
+    }
+
+    pub(super) fn added_id(&self, token: &str) -> Option<u32> {
+        self.tokenizer.get_added_vocabulary().get_vocab().get(token).copied()
+    }
+
+    /// The ids of the added tokens, and which are special.
+    pub(super) fn added_ids(&self) -> Vec<(u32, bool)> {
+        self.tokenizer.get_added_tokens_decoder().into_iter().map(|(id, token)| (id, token.special)).collect()
     }
 
     pub(super) fn id_to_token(&self, id: u32) -> Option<String> {

@@ -8,7 +8,7 @@ mod added;
 mod byte_level;
 mod characters;
 mod class;
-mod decode;
+pub(crate) mod decode;
 mod fast;
 mod file;
 mod general;
@@ -27,6 +27,7 @@ mod word_cache;
 
 use std::sync::{Arc, OnceLock};
 
+use self::decode::Decoder;
 use self::fast::Fast;
 use self::file::TokenizerFile;
 use self::general::General;
@@ -72,6 +73,7 @@ pub struct Tokenizer {
     backend: String,
     max_id: u32,
     longest_chars: usize,
+    leading_mark: Option<char>,
 }
 
 enum Implementation {
@@ -101,8 +103,10 @@ impl Tokenizer {
     /// As [`Self::new`], without what is loaded in the background.
     fn early(tokenizer_json: &[u8], spec: &TokenizerSpec) -> Result<Self> {
         let file = serde_json::from_slice::<TokenizerFile>(tokenizer_json);
+        let leading_mark = file.as_ref().ok().and_then(|file| leading_mark(&file.pre_tokenizer, spec));
         match file.map_err(|error| error.to_string()).and_then(|file| Fast::new(file, spec)) {
             Ok(fast) => Ok(Self {
+                leading_mark,
                 backend: format!("fast: {}", fast.name()),
                 max_id: fast.max_id(),
                 longest_chars: fast.longest_chars(),
@@ -125,7 +129,9 @@ impl Tokenizer {
     pub fn general(tokenizer_json: &[u8], spec: &TokenizerSpec) -> Result<Self> {
         let general = General::new(tokenizer_json, spec)?;
         let sizes = general.sizes();
+        let file = serde_json::from_slice::<TokenizerFile>(tokenizer_json);
         Ok(Self {
+            leading_mark: file.ok().and_then(|file| leading_mark(&file.pre_tokenizer, spec)),
             implementation: Implementation::General(Box::new(general)),
             backend: "tokenizers".to_owned(),
             max_id: sizes.max_id,
@@ -185,6 +191,40 @@ impl Tokenizer {
         self.library()?.decode(ids, skip_special_tokens)
     }
 
+    /// The table from ids to text; `None` if the library alone knows how pieces become text.
+    pub(crate) fn decoder(&self) -> Option<&Decoder> {
+        match &self.implementation {
+            Implementation::Fast(own) => own.fast.decoder(),
+            Implementation::General(general) => general.decoder(self.max_id.saturating_add(1)),
+        }
+    }
+
+    /// The text of vocabulary pieces in a row, as the library's decoder makes it.
+    pub(crate) fn decode_pieces(&self, pieces: Vec<String>) -> Result<String> {
+        self.library()?.decode_pieces(pieces)
+    }
+
+    /// The ids of the added tokens, and which are special.
+    pub(crate) fn added_ids(&self) -> Vec<(u32, bool)> {
+        match &self.implementation {
+            Implementation::Fast(own) => own.fast.added_ids(),
+            Implementation::General(general) => general.added_ids(),
+        }
+    }
+
+    /// The id of an added token.
+    pub(crate) fn added_id(&self, token: &str) -> Option<u32> {
+        match &self.implementation {
+            Implementation::Fast(own) => own.fast.added_id(token),
+            Implementation::General(general) => general.added_id(token),
+        }
+    }
+
+    /// What marks a space in front of a piece, where decoding a piece alone loses it.
+    pub(crate) fn leading_mark(&self) -> Option<char> {
+        self.leading_mark
+    }
+
     /// The raw vocabulary piece (`Ġworld`), added tokens included.
     pub fn id_to_token(&self, id: u32) -> Option<String> {
         match &self.implementation {
@@ -226,4 +266,16 @@ impl Tokenizer {
             Implementation::General(general) => Ok(general),
         }
     }
+}
+
+/// The mark of a pre-tokenizer that puts one in front of a text, and whose decoder takes it away again.
+fn leading_mark(pre_tokenizer: &serde_json::Value, spec: &TokenizerSpec) -> Option<char> {
+    if spec.llama_prepend.is_some() {
+        return normalize::SPACE_MARK.chars().next();
+    }
+    let metaspace = |config: &serde_json::Value| {
+        (config["type"] == "Metaspace").then(|| config["replacement"].as_str().unwrap_or(normalize::SPACE_MARK).chars().next())
+    };
+    let steps = pre_tokenizer["pretokenizers"].as_array().map(Vec::as_slice).unwrap_or_default();
+    metaspace(pre_tokenizer).or_else(|| steps.iter().find_map(metaspace)).flatten()
 }
