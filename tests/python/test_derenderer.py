@@ -113,8 +113,6 @@ def test_a_stream_gives_what_the_whole_does(parsing: Derenderer, sizes: list[int
 
 def test_a_plain_stream_holds_back_half_a_character(plain: Derenderer) -> None:
     stream = plain.stream()
-    native = plain.renderer.native
-    assert native is not None
     ids = ids_of(plain, "👩‍👩‍👧 ď 日本")
     deltas = [delta for token in ids for delta in stream.push([token])] + stream.finish()
     assert joined(deltas)["content"] == "👩‍👩‍👧 ď 日本"
@@ -122,7 +120,9 @@ def test_a_plain_stream_holds_back_half_a_character(plain: Derenderer) -> None:
 
 
 def test_completions_stream_text(plain: Derenderer) -> None:
-    stream = plain.stream({"completion_request": {"prompt": "x", "stop": ["lo w"]}}, route="completions")
+    stream = plain.stream(
+        {"completion_request": {"prompt": "x", "stop": ["lo w"]}}, route="completions"
+    )
     assert isinstance(stream, DerenderStream)
     ids = ids_of(plain, "Hello world")
     deltas = [delta for token in ids for delta in stream.push([token])]
@@ -172,8 +172,6 @@ def test_a_model_without_a_known_format_is_refused(tmp_path: pathlib.Path) -> No
 
 
 def test_a_format_of_ones_own_is_used(tmp_path: pathlib.Path) -> None:
-    native = Derenderer()
-    assert native is not None
     file = tmp_path / "own.toml"
     hermes = pathlib.Path(__file__).parents[2] / "rust/core/src/parser/formats/tools/hermes.toml"
     text = hermes.read_text(encoding="utf-8")
@@ -199,6 +197,10 @@ def test_threads_share_a_derenderer(parsing: Derenderer) -> None:
         ids = ids_of(parsing, f"r{i}</think>answer {i}" * random.Random(i).randint(1, 3))
         bodies.append({"generate_response": response(ids), "chat_request": chat_request()})
     one_by_one = [parsing.derender("chat", body)["choices"] for body in bodies]
+
+    def choices(body: dict[str, Any]) -> Any:
+        return parsing.derender("chat", body)["choices"]
+
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
-        at_once = [answer["choices"] for answer in pool.map(lambda b: parsing.derender("chat", b), bodies)]
+        at_once = list(pool.map(choices, bodies))
     assert at_once == one_by_one

@@ -15,14 +15,22 @@ from fastrender.server.app import Application
 from live import Server, client, serving
 
 CHAT, COMPLETIONS = "/v1/chat/completions/derender", "/v1/completions/derender"
-PARSERS = ("--enable-auto-tool-choice", "--tool-call-parser", "hermes", "--reasoning-parser", "qwen3")
+PARSERS = (
+    "--enable-auto-tool-choice",
+    "--tool-call-parser",
+    "hermes",
+    "--reasoning-parser",
+    "qwen3",
+)
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
 CALL = 'why</think>Hi <tool_call>{"name": "f", "arguments": {"a": "x"}}</tool_call>'
 
 
 @pytest.fixture(scope="module")
 def renderer() -> Renderer:
-    return Renderer(enable_auto_tool_choice=True, tool_call_parser="hermes", reasoning_parser="qwen3")
+    return Renderer(
+        enable_auto_tool_choice=True, tool_call_parser="hermes", reasoning_parser="qwen3"
+    )
 
 
 def app_client(renderer: Renderer, **settings: Any) -> TestClient:
@@ -92,13 +100,23 @@ def test_a_stream_of_requests_and_one_connection_say_the_same(http: TestClient) 
         state = answer.json()["stream_state"]
     lines = [request(), *(chunk([token]) for token in ids[:-1]), chunk(ids[-1:], "stop")]
     ndjson = "\n".join(json.dumps(line) for line in lines)
-    one = http.post(f"{CHAT}/stream", content=ndjson, headers={"content-type": "application/x-ndjson"})
+    one = http.post(
+        f"{CHAT}/stream", content=ndjson, headers={"content-type": "application/x-ndjson"}
+    )
     assert one.headers["content-type"].startswith("text/event-stream")
     told = events(one.text)
     assert told[-1] == "[DONE]"
-    want = {"content": "Hi ", "reasoning": "why", "arguments": '{"a": "x"}', "finish_reason": "tool_calls"}
+    want = {
+        "content": "Hi ",
+        "reasoning": "why",
+        "arguments": '{"a": "x"}',
+        "finish_reason": "tool_calls",
+    }
     assert joined(chunks) == joined(told[:-1]) == want
-    sse = "".join(f": hi\nevent: x\ndata: {json.dumps(line)}\n\n" for line in lines) + "data: [DONE]\n\n"
+    sse = (
+        "".join(f": hi\nevent: x\ndata: {json.dumps(line)}\n\n" for line in lines)
+        + "data: [DONE]\n\n"
+    )
     again = http.post(f"{CHAT}/stream", content=sse, headers={"content-type": "text/event-stream"})
     assert joined(events(again.text)[:-1]) == want
 
@@ -110,9 +128,14 @@ def test_usage_is_told_in_the_end(http: TestClient) -> None:
     asked["chat_request"]["stream_options"] = {"include_usage": True}
     lines = [asked, chunk(ids, "stop")]
     usage = {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12}
-    for more, want in [([], (2, len(ids))), ([{"request_id": "r", "choices": [], "usage": usage}], (5, 7))]:
+    for more, want in [
+        ([], (2, len(ids))),
+        ([{"request_id": "r", "choices": [], "usage": usage}], (5, 7)),
+    ]:
         body = "\n".join(json.dumps(line) for line in [*lines, *more])
-        answer = http.post(f"{CHAT}/stream", content=body, headers={"content-type": "application/x-ndjson"})
+        answer = http.post(
+            f"{CHAT}/stream", content=body, headers={"content-type": "application/x-ndjson"}
+        )
         told = events(answer.text)
         assert [event["choices"] for event in told[:-1]].count([]) == 1
         last = told[-2]["usage"]
@@ -131,13 +154,20 @@ def test_usage_is_told_in_the_end(http: TestClient) -> None:
 def test_a_stream_that_cannot_begin_is_refused(
     http: TestClient, content: str, status: int, param: str | None
 ) -> None:
-    answer = http.post(f"{CHAT}/stream", content=content, headers={"content-type": "application/x-ndjson"})
+    answer = http.post(
+        f"{CHAT}/stream", content=content, headers={"content-type": "application/x-ndjson"}
+    )
     error = answer.json()["error"]
     assert (answer.status_code, error["param"]) == (status, param)
 
 
 def test_what_goes_wrong_later_is_an_event(http: TestClient) -> None:
-    lines = [json.dumps(request()), json.dumps(chunk([5])), '{"choices": 5}', json.dumps(chunk([6]))]
+    lines = [
+        json.dumps(request()),
+        json.dumps(chunk([5])),
+        '{"choices": 5}',
+        json.dumps(chunk([6])),
+    ]
     answer = http.post(
         f"{CHAT}/stream", content="\n".join(lines), headers={"content-type": "application/x-ndjson"}
     )
@@ -149,7 +179,9 @@ def test_what_goes_wrong_later_is_an_event(http: TestClient) -> None:
 def test_an_engine_that_breaks_off_leaves_what_there_was(http: TestClient) -> None:
     lines = [request(), chunk(ids_of(http, "t</think>a <tool"))]
     body = "\n".join(json.dumps(line) for line in lines)
-    answer = http.post(f"{CHAT}/stream", content=body, headers={"content-type": "application/x-ndjson"})
+    answer = http.post(
+        f"{CHAT}/stream", content=body, headers={"content-type": "application/x-ndjson"}
+    )
     message = joined(events(answer.text)[:-1])
     assert (message["content"], message["finish_reason"]) == ("a <tool", "abort")
 
@@ -160,10 +192,14 @@ def test_other_bodies_and_methods_are_refused(http: TestClient, renderer: Render
     assert http.get(f"{CHAT}/stream").status_code == 405
     small = app_client(renderer, max_request_bytes=64)
     long = json.dumps({"model": "m" * 100})
-    answer = small.post(f"{CHAT}/stream", content=long, headers={"content-type": "application/x-ndjson"})
+    answer = small.post(
+        f"{CHAT}/stream", content=long, headers={"content-type": "application/x-ndjson"}
+    )
     assert answer.status_code == 413
     none = app_client(renderer, max_streams=0)
-    answer = none.post(f"{CHAT}/stream", content="{}", headers={"content-type": "application/x-ndjson"})
+    answer = none.post(
+        f"{CHAT}/stream", content="{}", headers={"content-type": "application/x-ndjson"}
+    )
     assert answer.status_code == 503
 
 
@@ -172,10 +208,15 @@ def test_bounds_hold_through_http(http: TestClient) -> None:
     answer = http.post(CHAT, json={**request(), "generate_response": many})
     assert (answer.status_code, answer.json()["error"]["type"]) == (400, "BadRequestError")
     state = {"prev_tokens": ["x"] * 2000}
-    answer = http.post(CHAT, json={**request(), "stream": True, "generate_chunk": chunk([1]), "stream_state": state})
+    answer = http.post(
+        CHAT,
+        json={**request(), "stream": True, "generate_chunk": chunk([1]), "stream_state": state},
+    )
     assert (answer.status_code, answer.json()["error"]["type"]) == (400, "Bad Request")
     choices = [{"index": i, "token_ids": [1]} for i in range(20_000)]
-    answer = http.post(COMPLETIONS, json={"generate_responses": [{"request_id": "r", "choices": choices}]})
+    answer = http.post(
+        COMPLETIONS, json={"generate_responses": [{"request_id": "r", "choices": choices}]}
+    )
     assert answer.status_code == 400
 
 
@@ -197,7 +238,9 @@ def test_the_openai_client_reads_what_comes(server: Server) -> None:
         assert message.tool_calls is not None
         assert message.tool_calls[0].type == "function"
         lines = "\n".join(json.dumps(line) for line in [request(), chunk(ids, "stop")])
-        stream = http.post(f"{CHAT}/stream", content=lines, headers={"content-type": "application/x-ndjson"})
+        stream = http.post(
+            f"{CHAT}/stream", content=lines, headers={"content-type": "application/x-ndjson"}
+        )
         for event in events(stream.text)[:-1]:
             ChatCompletionChunk.model_validate(event)
     assert OpenAI is not None
