@@ -2,7 +2,8 @@
 //!
 //! A stock vLLM can go on with it, and we with one of its own.
 
-use super::stream::State;
+use super::fallback::Fallback;
+use super::stream::{State, fall_back};
 use super::tail::REPLACEMENT;
 use super::{Detokenizer, Output as _, Specials, Stream};
 use crate::error::{Error, Result};
@@ -71,16 +72,17 @@ impl Detokenizer {
                     pieces[prefix..].iter().map(|piece| read_piece(piece)).collect();
                 let (given, held) = spaced.split_at(read - prefix);
                 let mut stream = Self::behind(decoder, given.iter().map(|piece| Some(as_piece(piece))));
-                stream.tail.flooded = match &stream.state {
-                    State::Fallback(state) => state.broken,
-                    _ => false,
-                };
+                if matches!(stream.state, State::Fallback(_)) {
+                    let (mut probe, mut text) = (Fallback::default(), String::new());
+                    given.iter().for_each(|piece| fall_back(&mut probe, Some(as_piece(piece)), &mut text));
+                    stream.tail.flooded = text.ends_with(REPLACEMENT);
+                }
                 let Stream { state, tail } = &mut stream;
                 let mut out = tail.on(out);
                 match state {
                     State::Fallback(state) => {
                         for piece in held.iter().map(as_piece) {
-                            super::stream::fall_back(state, Some(piece), &mut out);
+                            fall_back(state, Some(piece), &mut out);
                         }
                     }
                     State::Marks { at_start } => *at_start &= held.is_empty(),
