@@ -77,7 +77,7 @@ impl Server {
 
     fn kept(&self, parts: &[&[u32]], finish: &str, more: &Value) -> Message {
         let body = more.to_string();
-        let mut stream = OpenStream::new(Arc::clone(&self.derenderer), Kind::Chat, body.as_bytes()).unwrap();
+        let mut stream = OpenStream::new(&self.derenderer, Kind::Chat, body.as_bytes()).unwrap();
         let mut message = Message::default();
         for (i, part) in parts.iter().enumerate() {
             let finish_reason = (i + 1 == parts.len()).then_some(finish);
@@ -134,10 +134,10 @@ impl Message {
     }
 
     fn of_whole(choice: &Value) -> Self {
-        let mut message = Message { roles: 1, ..Message::default() };
         let told = &choice["message"];
-        message.content = told["content"].as_str().unwrap_or_default().to_owned();
-        message.reasoning = told["reasoning"].as_str().unwrap_or_default().to_owned();
+        let part = |name: &str| told[name].as_str().unwrap_or_default().to_owned();
+        let mut message =
+            Message { roles: 1, content: part("content"), reasoning: part("reasoning"), ..Message::default() };
         for call in told["tool_calls"].as_array().into_iter().flatten() {
             let text = |value: &Value| value.as_str().unwrap().to_owned();
             let function = &call["function"];
@@ -328,10 +328,10 @@ fn states_are_as_small_as_they_can_be() {
         let (_, states) = server.streamed(&ones, "stop", &with_tools()).unwrap();
         (states[20].to_string().len(), states[60].to_string().len())
     });
-    let [compat, compact, cache] = sizes;
-    assert!(compat.1 > compat.0 + 100, "all output is in it: {compat:?}");
+    let [full, compact, cached] = sizes;
+    assert!(full.1 > full.0 + 100, "all output is in it: {full:?}");
     assert!(compact.1 < compact.0 + 40, "it does not grow: {compact:?}");
-    assert!(cache.1 < compat.1, "{cache:?} {compat:?}");
+    assert!(cached.1 < full.1, "{cached:?} {full:?}");
 }
 
 #[test]
@@ -391,9 +391,7 @@ fn what_is_too_much_is_refused_before_it_is_decoded() {
         let one = json!({"token_id": 1, "logprob": -1.0});
         json!({"token_id": 1, "logprob": -1.0, "top_logprobs": vec![one; top]})
     };
-    let logprobs = |count: usize, top: usize| {
-        json!([{"index": 0, "token_ids": [5], "logprobs": {"content": vec![entry(top); count]}}])
-    };
+    let logprobs = |count: usize, top: usize| json!([{"index": 0, "token_ids": [5], "logprobs": {"content": vec![entry(top); count]}}]);
     let wide: serde_json::Map<String, Value> = (0..22).map(|id| (id.to_string(), json!({"logprob": -1.0}))).collect();
     let prompt_logprobs = |entries: Value| merged(response(json!([choice(1)])), &json!({"prompt_logprobs": entries}));
     for response in [
@@ -411,7 +409,8 @@ fn what_is_too_much_is_refused_before_it_is_decoded() {
     }
     let body = json!({"generate_responses": vec![response(json!([])); 16_385]});
     assert_eq!(refused(&server, Kind::Completion, &body).0, 400);
-    let many = merged(json!({"generate_response": response(json!([choice(1)]))}), &json!({"prompt_token_ids": vec![1; 401]}));
+    let many =
+        merged(json!({"generate_response": response(json!([choice(1)]))}), &json!({"prompt_token_ids": vec![1; 401]}));
     assert_eq!(refused(&server, Kind::Chat, &many), (400, "BadRequestError".to_owned(), None));
     let small = Server::new(&json!({"max_request_bytes": 100}));
     let body = json!({"generate_response": response(json!([choice(300)]))});
@@ -434,15 +433,37 @@ fn bad_bodies_are_refused_with_the_place() {
         (with("/choices/0/token_ids", json!([-1])), "body.generate_response.choices.0.token_ids"),
         (with("/choices/0/token_ids", json!(["x"])), "body.generate_response.choices.0.token_ids.0"),
         (with("/choices/0", json!({"token_ids": [1]})), "body.generate_response.choices.0.index"),
-        (json!({"generate_response": merged(good.clone(), &json!({"output_mode": "text"}))}), "body.generate_response.output_mode"),
+        (
+            json!({"generate_response": merged(good.clone(), &json!({"output_mode": "text"}))}),
+            "body.generate_response.output_mode",
+        ),
         (json!({"stream": true}), "body.generate_chunk"),
-        (json!({"stream": true, "generate_chunk": good, "stream_state": {"prev_tokens": vec!["a"; 1025]}}), "body.stream_state.prev_tokens"),
-        (json!({"stream": true, "generate_chunk": good, "stream_state": {"read_offset": -1}}), "body.stream_state.read_offset"),
-        (json!({"stream": true, "generate_chunk": good, "stream_state": {"output_token_ids": [1], "output_chunk_lens": [2]}}), "body.stream_state"),
-        (json!({"stream": true, "generate_chunk": good, "stream_state": {"output_token_ids": [], "output_chunk_lens": [0]}}), "body.stream_state.output_chunk_lens"),
-        (json!({"stream": true, "generate_chunk": good, "stream_state": {"logprob_context_token_ids": [1, 2, 3, 4, 5]}}), "body.stream_state"),
+        (
+            json!({"stream": true, "generate_chunk": good, "stream_state": {"prev_tokens": vec!["a"; 1025]}}),
+            "body.stream_state.prev_tokens",
+        ),
+        (
+            json!({"stream": true, "generate_chunk": good, "stream_state": {"read_offset": -1}}),
+            "body.stream_state.read_offset",
+        ),
+        (
+            json!({"stream": true, "generate_chunk": good, "stream_state": {"output_token_ids": [1], "output_chunk_lens": [2]}}),
+            "body.stream_state",
+        ),
+        (
+            json!({"stream": true, "generate_chunk": good, "stream_state": {"output_token_ids": [], "output_chunk_lens": [0]}}),
+            "body.stream_state.output_chunk_lens",
+        ),
+        (
+            json!({"stream": true, "generate_chunk": good, "stream_state": {"logprob_context_token_ids": [1, 2, 3, 4, 5]}}),
+            "body.stream_state",
+        ),
     ] {
-        assert_eq!(refused(&server, Kind::Chat, &body), (400, "Bad Request".to_owned(), Some(param.to_owned())), "{body}");
+        assert_eq!(
+            refused(&server, Kind::Chat, &body),
+            (400, "Bad Request".to_owned(), Some(param.to_owned())),
+            "{body}"
+        );
     }
     let model = json!({"model": "nope", "generate_response": good});
     assert_eq!(refused(&server, Kind::Chat, &model), (404, "NotFoundError".to_owned(), Some("model".to_owned())));
@@ -559,7 +580,10 @@ fn logprobs_have_texts_and_bytes() {
     assert_eq!(field(&found, "token"), [json!(""), json!(""), json!(""), json!("🦜")]);
     assert_eq!(field(&found, "bytes"), [json!([0xF0]), json!([0x9F]), json!([0xA6]), json!([0x9C])]);
     assert_eq!(found[0]["top_logprobs"][1], json!({"token": "", "logprob": -2.0, "bytes": null}));
-    assert_eq!(field(&answer(&text, &all), "bytes"), [json!([]), json!([]), json!([]), json!([0xF0, 0x9F, 0xA6, 0x9C])]);
+    assert_eq!(
+        field(&answer(&text, &all), "bytes"),
+        [json!([]), json!([]), json!([]), json!([0xF0, 0x9F, 0xA6, 0x9C])]
+    );
     let none = answer(&raw, &json!({"logprobs": true}));
     assert_eq!(none[0]["top_logprobs"], json!([]));
     let one = answer(&raw, &json!({"logprobs": true, "top_logprobs": 1}));
@@ -568,7 +592,8 @@ fn logprobs_have_texts_and_bytes() {
     let mut state = Value::Null;
     for (i, &id) in ids.iter().enumerate() {
         let choice = json!({"index": 0, "token_ids": [id], "logprobs": {"content": [entry(id)]}});
-        let body = json!({"stream": true, "generate_chunk": {"request_id": "r", "choices": [choice]}, "stream_state": state});
+        let body =
+            json!({"stream": true, "generate_chunk": {"request_id": "r", "choices": [choice]}, "stream_state": state});
         let answer = raw.post(Kind::Completion, &body).unwrap();
         let logprobs = &answer["chunk"]["choices"][0]["logprobs"];
         assert_eq!(logprobs["tokens"], json!([if i == 3 { "🦜" } else { "" }]));
@@ -608,7 +633,7 @@ fn a_usage_chunk_changes_no_state() {
 #[test]
 fn a_stream_that_is_kept_here_counts_and_ends() {
     let server = Server::plain();
-    let mut stream = OpenStream::new(Arc::clone(&server.derenderer), Kind::Completion, b"{}").unwrap();
+    let mut stream = OpenStream::new(&server.derenderer, Kind::Completion, b"{}").unwrap();
     let ids = server.ids("Hello world");
     stream.push_part(Part { index: 0, token_ids: &ids, finish_reason: None }).unwrap();
     stream.push_part(Part { index: 1, token_ids: &ids[..1], finish_reason: Some("length") }).unwrap();

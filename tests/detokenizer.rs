@@ -172,9 +172,11 @@ impl Pair {
         let encode = |text: &str| self.library.encode_fast(text, false).unwrap().get_ids().to_vec();
         let prompts = [vec![], encode("hello"), encode("a b <s>"), encode("日本 "), encode("x\ny z w v u t")];
         let limit = self.ours.tokenizer().max_token_id() + 3;
-        let texts = ["👩\u{200d}👩\u{200d}👧 ď 日本", " a  b", "naïve — 🦜🦜", "\u{FFFD}x", "ab ba <s> a</s>"].map(encode);
+        let texts =
+            ["👩\u{200d}👩\u{200d}👧 ď 日本", " a  b", "naïve — 🦜🦜", "\u{FFFD}x", "ab ba <s> a</s>"].map(encode);
         // Where there is a piece for it no model writes a space as a byte; the reference counts it in two ways.
-        let bytes: Vec<u32> = (0x21..=255u8).filter_map(|b| self.library.token_to_id(&format!("<0x{b:02X}>"))).collect();
+        let bytes: Vec<u32> =
+            (0x21..=255u8).filter_map(|b| self.library.token_to_id(&format!("<0x{b:02X}>"))).collect();
         let space = self.library.token_to_id("<0x20>");
         let some = proptest::sample::select(texts.to_vec());
         let any_byte = if bytes.is_empty() { (0..limit).boxed() } else { proptest::sample::select(bytes).boxed() };
@@ -184,7 +186,8 @@ impl Pair {
             2 => proptest::collection::vec(any_byte, 0..6),
         ];
         let ids = proptest::collection::vec(part, 0..6).prop_map(|parts| parts.concat());
-        let strategy = (proptest::sample::select(prompts.to_vec()), ids, proptest::collection::vec(any::<usize>(), 1..4));
+        let strategy =
+            (proptest::sample::select(prompts.to_vec()), ids, proptest::collection::vec(any::<usize>(), 1..4));
         let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
         let held = runner.run(&strategy, |(prompt, ids, cuts)| {
             self.hold(&prompt, &ids, &cuts);
@@ -333,7 +336,8 @@ impl Output for Tokens {
 
 #[test]
 fn added_tokens_come_by_themselves() {
-    for (json, text) in [(EMBEDDED.to_vec(), "a🦜<|im_start|>b<|im_start|>"), (byte_fallback(true), "a日<s>é b</s>")] {
+    for (json, text) in [(EMBEDDED.to_vec(), "a🦜<|im_start|>b<|im_start|>"), (byte_fallback(true), "a日<s>é b</s>")]
+    {
         let pair = Pair::new("tokens", &json, &[]);
         let ids = pair.library.encode_fast(text, false).unwrap().get_ids().to_vec();
         let mut tokens = Tokens::default();
@@ -381,7 +385,8 @@ fn hostile_states_are_refused_or_harmless() {
     ];
     let mut runner = TestRunner::new(Config { cases: 300, failure_persistence: None, ..Config::default() });
     let piece = prop_oneof!["\\PC{0,5}", "<0x[0-9A-F]{2}>", Just("Ġ".to_owned()), Just("æ".to_owned())];
-    let strategy = (proptest::collection::vec(piece, 0..8), 0..10usize, 0..10usize, proptest::collection::vec(0..300u32, 0..9));
+    let strategy =
+        (proptest::collection::vec(piece, 0..8), 0..10usize, 0..10usize, proptest::collection::vec(0..300u32, 0..9));
     let held = runner.run(&strategy, |(pieces, prefix, read, ids)| {
         for pair in &pairs {
             let pieces: Vec<&str> = pieces.iter().map(String::as_str).collect();

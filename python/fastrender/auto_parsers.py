@@ -1,4 +1,4 @@
-"""`--tool-call-parser auto` and `--reasoning-parser auto`: found by the model, and said at start."""
+"""`--tool-call-parser auto` and `--reasoning-parser auto`: found by the model, and said."""
 
 import logging
 from collections.abc import Mapping

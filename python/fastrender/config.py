@@ -470,11 +470,11 @@ class RenderConfig:
         if self.enable_auto_tool_choice and not self.tool_call_parser:
             raise ConfigError("--enable-auto-tool-choice needs --tool-call-parser")
         # With formats of one's own only the native half knows all names.
-        known = (*TOOL_PARSERS, AUTO)
-        if not self.tool_parser_file and self.tool_call_parser not in (None, *known):
+        parsers = (*TOOL_PARSERS, AUTO)
+        if not self.tool_parser_file and self.tool_call_parser not in (None, *parsers):
             raise ConfigError(
                 f"tool-call-parser: unknown value `{shown(self.tool_call_parser)}`; "
-                f"known: {', '.join(known)}"
+                f"known: {', '.join(parsers)}"
             )
         if bool(self.ssl_keyfile) != bool(self.ssl_certfile):
             raise ConfigError("--ssl-keyfile and --ssl-certfile go together")

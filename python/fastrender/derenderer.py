@@ -51,7 +51,7 @@ class Derenderer:
     @overload
     def derender(self, route: str, body: Mapping[str, Any]) -> dict[str, Any]: ...
     def derender(self, route: str, body: Body | Mapping[str, Any]) -> bytes | dict[str, Any]:
-        """Serve one body of `route` (`chat`, `completions`): a whole answer, or a stream's chunk."""
+        """Serve one body of `route` (`chat`, `completions`): an answer, or a stream's chunk."""
         answer = self.renderer.render(_native_route(route), encoded(body))
         if not isinstance(body, Mapping):
             return answer
@@ -90,7 +90,7 @@ class DerenderStream:
         return _deltas(answer)
 
     def finish(self, finish_reason: str = "stop") -> list[dict[str, Any]]:
-        """The last deltas, of what was held back; for choices whose last tokens were pushed, none."""
+        """The last deltas, of what was held back; none for choices that have ended."""
         answer = self.native.finish(finish_reason)
         return [] if answer is None else _deltas(answer)
 

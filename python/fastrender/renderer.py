@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, overload
 
 from fastrender import model_folder
-from fastrender.auto_parsers import parsers_found
 from fastrender._native import DerenderStream, Pending
 from fastrender._native import Renderer as NativeRenderer
+from fastrender.auto_parsers import parsers_found
 from fastrender.config import EMBEDDED_MODEL, RenderConfig
 from fastrender.errors import request_error
 from fastrender.model_folder import ModelFolder, ModelSpec

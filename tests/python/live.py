@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import httpx
 
@@ -37,10 +37,12 @@ class Server:
 
 
 @contextlib.contextmanager
-def starting(*flags: str, **environment: str) -> Iterator[Server]:
+def starting(
+    *flags: str, command: Sequence[str] = (str(_SCRIPT),), **environment: str
+) -> Iterator[Server]:
     """A server that may not answer yet, or ever; ended with the block."""
     process = subprocess.Popen(
-        [sys.executable, str(_SCRIPT), "--host", "127.0.0.1", "--port", "0", *flags],
+        [sys.executable, *command, "--host", "127.0.0.1", "--port", "0", *flags],
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": str(_PACKAGE), **environment},
@@ -58,9 +60,11 @@ def starting(*flags: str, **environment: str) -> Iterator[Server]:
 
 
 @contextlib.contextmanager
-def serving(*flags: str, **environment: str) -> Iterator[Server]:
+def serving(
+    *flags: str, command: Sequence[str] = (str(_SCRIPT),), **environment: str
+) -> Iterator[Server]:
     """A server that answers, ended with the block."""
-    with starting(*flags, **environment) as server:
+    with starting(*flags, command=command, **environment) as server:
         assert server.logged("ready in", _START_SECONDS), "".join(server.log)
         found = re.search(r" at (\S+) \(", "".join(server.log))
         assert found is not None

@@ -58,6 +58,9 @@ class Renderer:
     def stats(self) -> dict[str, int]:
         return self.native.stats()
 
+    def derender_stream(self, route: str, body: bytes, /) -> NoReturn:
+        raise NotImplementedError
+
     def complete(self, pending: Pending, /) -> NoReturn:
         raise NotImplementedError
 

@@ -61,7 +61,12 @@ def test_the_spec_of_a_folder_is_the_json_that_the_native_half_reads(
         tmp_path,
         {
             "config.json": {**LLAMA, "max_position_embeddings": 4096, "vocab_size": 4160},
-            "generation_config.json": {"temperature": 0.5, "top_k": None, "do_sample": True},
+            "generation_config.json": {
+                "temperature": 0.5,
+                "top_k": None,
+                "do_sample": True,
+                "eos_token_id": [4108, 3],
+            },
             "tokenizer_config.json": {
                 "tokenizer_class": "PreTrainedTokenizerFast",
                 "eos_token": "<e>",
@@ -87,6 +92,7 @@ def test_the_spec_of_a_folder_is_the_json_that_the_native_half_reads(
             "chat_templates": {"default": "{{ messages }}"},
             "default_sampling_params": {"temperature": 0.5, "top_p": 0.9, "max_tokens": 7},
             "max_tokens_cap": 7,
+            "eos_token_ids": [4108, 3],
             "media_placeholders": {},
             "tokenizer": {
                 "added_tokens": [
@@ -101,6 +107,7 @@ def test_the_spec_of_a_folder_is_the_json_that_the_native_half_reads(
                     }
                 ],
                 "eos_token": "<e>",
+                "skipped_tokens": ["<e>"],
                 "cache_bytes": 2 << 20,
             },
         },

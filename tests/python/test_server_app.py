@@ -213,7 +213,7 @@ def test_an_unknown_route_gets_404_in_the_envelope(client: TestClient, path: str
 
 
 def test_a_route_that_this_version_lacks_gets_501(client: TestClient) -> None:
-    answer = client.post("/v1/completions/derender", json={})
+    answer = client.post("/v1/responses/render", json={})
     assert answer.status_code == 501
     assert answer.json()["error"]["type"] == "NotImplementedError"
 

@@ -72,7 +72,7 @@ def sampling_defaults(
 
 
 def eos_token_ids(files: FolderFiles, config: JsonObject | None) -> tuple[int, ...]:
-    """Tokens that end an output: those of generation_config.json, or of `config` where there is none."""
+    """Tokens that end an output: of generation_config.json, or of `config` where there is none."""
     written = files.json(_FILE) or config
     value = written.values.get("eos_token_id") if written is not None else None
     ids = value if isinstance(value, list) else [] if value is None else [value]

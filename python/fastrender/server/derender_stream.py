@@ -1,4 +1,4 @@
-"""`POST …/derender/stream`: an engine's chunks in, an OpenAI client's chunks out, on one connection.
+"""`POST …/derender/stream`: an engine's chunks in, a client's chunks out, on one connection.
 
 The body is a sequence of JSON objects, a line each or as server-sent events, which may come while
 the answer goes out. The first is the request: that of a streamed derender without chunk and state.
@@ -16,7 +16,7 @@ from typing import TypeVar
 from starlette.types import Receive, Scope, Send
 
 from fastrender.config import RenderConfig
-from fastrender.errors import RequestError, error_envelope
+from fastrender.errors import RequestError
 from fastrender.server.answers import Answer, internal_error, overloaded, refusal
 from fastrender.server.interface import DerenderStream, Renderer
 from fastrender.server.render import MOST_SHORT_BYTES, BodyBudget

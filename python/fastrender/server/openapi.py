@@ -260,9 +260,7 @@ _SCHEMAS = {
         choices={"type": "array", "items": _record(["index", "text"], text=_STRING)},
         usage=_OBJECT,
     ),
-    "DerenderedChunk": _record(
-        ["chunk", "stream_state"], chunk=_OBJECT, stream_state=_OBJECT
-    ),
+    "DerenderedChunk": _record(["chunk", "stream_state"], chunk=_OBJECT, stream_state=_OBJECT),
     "Error": _record(
         ["error"],
         error=_record(

@@ -58,7 +58,7 @@ def build_router(
     posts: Mapping[str, ASGIApp],
     publish: Callable[[], None],
 ) -> Starlette:
-    """The Starlette app; `posts` has the hot routes too, so that a wrong method is known as such."""
+    """The Starlette app; `posts` has the hot routes too, so that a wrong method is known."""
     operations = Operations(renderer, config, metrics, publish)
     routes = [
         *(Route(path, route, methods=["POST"]) for path, route in posts.items()),

@@ -84,7 +84,7 @@ pub struct ModelSpec {
     /// `skip_special_tokens`).
     #[serde(default)]
     pub default_sampling_params: Map<String, Value>,
-    /// Tokens that end an output: `eos_token_id` of generation_config.json.
+    /// Tokens that end an output: the generation config's `eos_token_id`.
     #[serde(default)]
     pub eos_token_ids: Vec<u32>,
     /// A cap on `max_tokens` (from an overridden or explicit generation config).

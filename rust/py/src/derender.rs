@@ -27,7 +27,7 @@ impl DerenderStream {
             other => return Err(PyValueError::new_err(format!("unknown route `{other}`"))),
         };
         let derenderer = Arc::clone(&renderer.get().1);
-        let stream = detached(py, || OpenStream::new(derenderer, kind, &body))?;
+        let stream = detached(py, || OpenStream::new(&derenderer, kind, &body))?;
         Ok(Self(Mutex::new(stream)))
     }
 

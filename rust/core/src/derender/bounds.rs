@@ -33,7 +33,9 @@ impl Derenderer {
         if choice.ids().len() > length {
             return Err(too_many(&format!("`token_ids` of choice {}", choice.index), choice.ids().len(), length));
         }
-        let Some(content) = choice.logprobs.as_ref().and_then(|logprobs| logprobs.content.as_ref()) else { return Ok(()) };
+        let Some(content) = choice.logprobs.as_ref().and_then(|logprobs| logprobs.content.as_ref()) else {
+            return Ok(());
+        };
         if content.len() > length {
             return Err(too_many(&format!("`logprobs` of choice {}", choice.index), content.len(), length));
         }

@@ -47,12 +47,14 @@ impl Derenderer {
             if i > 0 {
                 list.push(b',');
             }
-            let progress = states.of(choice.index, generated.choices.len(), &fresh)?;
+            let progress = states.of(choice.index, generated.choices.len(), &fresh);
             self.check_seen(prompt, progress, choice)?;
             self.stream_choice(&context, kind, generated, choice, prompt, progress, list)?;
         }
         list.push(b']');
-        let usage = generated.usage.map(|usage| Usage { prompt_tokens: chunk.prompt_tokens.unwrap_or(usage.prompt_tokens), ..usage });
+        let usage = generated
+            .usage
+            .map(|usage| Usage { prompt_tokens: chunk.prompt_tokens.unwrap_or(usage.prompt_tokens), ..usage });
         write_chunk_tail(&mut object, kind, generated, usage, &context, self.nulls);
         object.end();
         out.extend_from_slice(b",\"stream_state\":");
@@ -132,7 +134,8 @@ impl Derenderer {
                 }
                 object.text("finish_reason", step.finish_reason.as_deref());
                 object.stop_reason(step.stop_reason);
-                object.ids("prompt_token_ids", generated.prompt_token_ids.as_ref().filter(|_| context.returns_token_ids));
+                object
+                    .ids("prompt_token_ids", generated.prompt_token_ids.as_ref().filter(|_| context.returns_token_ids));
             }
         }
         object.ids("token_ids", choice.token_ids.as_ref().filter(|_| context.returns_token_ids));
@@ -169,13 +172,23 @@ impl Derenderer {
         }
         let (index, progress) = match states {
             States::Many(choices) => {
-                let open = Open { role_sent: choices.iter().any(|(_, progress)| progress.open.role_sent), ..Open::default() };
+                let open =
+                    Open { role_sent: choices.iter().any(|(_, progress)| progress.open.role_sent), ..Open::default() };
                 let blob = blob_item(saved::save(context, prompt, &choices, &[])?);
-                StateAnswer { prev_tokens: vec![blob.into()], prefix_offset: 0, read_offset: 0, open: &open, history: None, choice_index: None }
-                    .write(out);
+                StateAnswer {
+                    prev_tokens: vec![blob.into()],
+                    prefix_offset: 0,
+                    read_offset: 0,
+                    open: &open,
+                    history: None,
+                    choice_index: None,
+                }
+                .write(out);
                 return Ok(());
             }
-            States::One(index, progress) => (index.or(chunk.generated.choices.first().map(|choice| choice.index)), progress),
+            States::One(index, progress) => {
+                (index.or(chunk.generated.choices.first().map(|choice| choice.index)), progress)
+            }
         };
         let nothing = Ids::default();
         let before = chunk.state.as_ref();
@@ -207,7 +220,9 @@ impl Derenderer {
             Decoding::Parsed { .. } if mode == DerenderState::Compact => answer.prev_tokens = vec![blob(&[])?],
             Decoding::Parsed { .. } => {
                 // A chunk of a state without its history goes on without.
-                let complete = before.is_none_or(|state| state.output.ids.len() as u64 + new.map_or(0, |ids| ids.ids.len()) as u64 >= progress.seen);
+                let complete = before.is_none_or(|state| {
+                    state.output.ids.len() as u64 + new.map_or(0, |ids| ids.ids.len()) as u64 >= progress.seen
+                });
                 if complete {
                     answer.history = history(new);
                 }
@@ -235,7 +250,7 @@ impl Derenderer {
 
 impl States {
     /// The progress of a choice, of `count` in a chunk.
-    fn of(&mut self, index: i64, count: usize, fresh: &dyn Fn(i64) -> Result<Progress>) -> Result<&mut Progress> {
+    fn of(&mut self, index: i64, count: usize, fresh: &dyn Fn(i64) -> Progress) -> &mut Progress {
         if let States::One(known, progress) = self
             && (count > 1 || known.is_some_and(|known| known != index))
         {
@@ -246,17 +261,15 @@ impl States {
         match self {
             States::One(known, progress) => {
                 *known = Some(index);
-                Ok(progress)
+                progress
             }
             States::Many(choices) => {
-                let place = match choices.iter().position(|(known, _)| *known == index) {
-                    Some(place) => place,
-                    None => {
-                        choices.push((index, fresh(index)?));
-                        choices.len() - 1
-                    }
-                };
-                Ok(&mut choices[place].1)
+                let known = choices.iter().position(|(known, _)| *known == index);
+                let place = known.unwrap_or_else(|| {
+                    choices.push((index, fresh(index)));
+                    choices.len() - 1
+                });
+                &mut choices[place].1
             }
         }
     }

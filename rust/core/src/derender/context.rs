@@ -36,7 +36,9 @@ pub(super) struct Parsing<'r> {
 impl<'r> Context<'r> {
     pub(super) fn new(derenderer: &'r Derenderer, kind: Kind, asked: &'r Asked<'r>) -> Result<Self> {
         let parsing = match (&derenderer.parser, asked) {
-            (Some(parser), Asked::Chat(request)) if kind == Kind::Chat => Some(Parsing::new(derenderer, parser, request)?),
+            (Some(parser), Asked::Chat(request)) if kind == Kind::Chat => {
+                Some(Parsing::new(derenderer, parser, request)?)
+            }
             (Some(_), _) if kind == Kind::Chat => {
                 return Err(Error::bad_request(
                     "`chat_request` is needed where tool calls or reasoning are parsed: without it their markup would \

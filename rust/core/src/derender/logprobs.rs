@@ -117,7 +117,9 @@ pub(super) fn write_completion(
     let mut offset = offset;
     for (i, position) in logprobs.content.iter().flatten().enumerate() {
         if i > 0 {
-            [&mut offsets, &mut numbers, &mut tokens, &mut tops].into_iter().for_each(|list| list.push(b','));
+            for list in [&mut offsets, &mut numbers, &mut tokens, &mut tops] {
+                list.push(b',');
+            }
         }
         let name = namer.name(position.token.id)?.text;
         offsets.extend_from_slice(itoa::Buffer::new().format(offset).as_bytes());
@@ -131,9 +133,12 @@ pub(super) fn write_completion(
         offset += name.chars().count() as u64;
         namer.sampled(position.token.id);
     }
-    for (key, list) in
-        [("{\"text_offset\":[", offsets), ("],\"token_logprobs\":[", numbers), ("],\"tokens\":[", tokens), ("],\"top_logprobs\":[", tops)]
-    {
+    for (key, list) in [
+        ("{\"text_offset\":[", offsets),
+        ("],\"token_logprobs\":[", numbers),
+        ("],\"tokens\":[", tokens),
+        ("],\"top_logprobs\":[", tops),
+    ] {
         out.extend_from_slice(key.as_bytes());
         out.extend_from_slice(&list);
     }

@@ -26,7 +26,10 @@ pub(super) enum Decoding {
     Window(Stream, Window),
     /// Plain text that a string may end.
     Text(Text<String>),
-    Parsed { text: Text<Pieces>, parser: Box<parser::State> },
+    Parsed {
+        text: Text<Pieces>,
+        parser: Box<parser::State>,
+    },
 }
 
 /// What a chunk adds to a choice.
@@ -37,7 +40,7 @@ pub(super) struct Step<'c> {
 }
 
 impl Progress {
-    pub(super) fn start(context: &Context<'_>, prompt: Option<&[u32]>, request_id: Option<&str>, index: i64) -> Result<Self> {
+    pub(super) fn start(context: &Context<'_>, prompt: Option<&[u32]>, request_id: Option<&str>, index: i64) -> Self {
         let rules = context.rules(&context.stop);
         let ids = prompt.unwrap_or_default();
         let decoding = match &context.parsing {
@@ -52,7 +55,7 @@ impl Progress {
             }
             None => Decoding::Text(Text::start(&rules, ids)),
         };
-        Ok(Self::new(decoding))
+        Self::new(decoding)
     }
 
     /// A place where there is none any more.
@@ -91,36 +94,36 @@ impl Progress {
         request_id: Option<&str>,
     ) -> Result<Step<'c>> {
         let stopped = context.derenderer.stopped(choice, context.asked);
-        let stop = context.stop_of_part(choice);
-        let rules = context.rules(&stop);
+        let strings = context.stop_of_part(choice);
+        let rules = context.rules(&strings);
         let mut step = Step {
             deltas: Deltas::default(),
             finish_reason: choice.finish_reason.map(str::to_owned),
             stop_reason: stopped.reason,
         };
         let mut ended_by = |found: Option<&str>| {
-            if let Some(stop) = found.and_then(|found| stop.iter().find(|stop| **stop == found)) {
-                step.stop_reason = StopReason::Text(stop);
+            if let Some(string) = found.and_then(|found| strings.iter().find(|string| **string == found)) {
+                step.stop_reason = StopReason::Text(string);
             }
         };
         if let Decoding::Window(stream, _) = &self.decoding
-            && !stop.is_empty()
+            && !strings.is_empty()
         {
             self.decoding = Decoding::Text(Text::behind(stream.clone()));
         }
         match &mut self.decoding {
             Decoding::Window(stream, window) => {
-                let content = &mut step.deltas.content;
-                content.push_str(&std::mem::take(&mut self.late));
-                rules.detokenizer.push_tracked(stream, window, stopped.ids, rules.specials, content)?;
+                let said = &mut step.deltas.content;
+                said.push_str(&std::mem::take(&mut self.late));
+                rules.detokenizer.push_tracked(stream, window, stopped.ids, rules.specials, said)?;
                 if choice.finish_reason.is_some() {
-                    rules.detokenizer.finish(stream, content)?;
+                    rules.detokenizer.finish(stream, said)?;
                 }
             }
             Decoding::Text(text) => {
-                let (content, found) = advance(text, &rules, choice, stopped.ids)?;
+                let (said, found) = advance(text, &rules, choice, stopped.ids)?;
                 ended_by(found);
-                step.deltas.content = std::mem::take(&mut self.late) + &content.concat();
+                step.deltas.content = std::mem::take(&mut self.late) + &said.concat();
             }
             Decoding::Parsed { text, parser } => {
                 let Some(parsing) = &context.parsing else { return Ok(step) };
@@ -135,7 +138,8 @@ impl Progress {
                 }
                 self.open.pin(&mut step.deltas);
                 let called = self.open.tools_streamed;
-                let reason = choice.finish_reason.map(|reason| parsing.parser.finish_reason(&request, Some(reason), called));
+                let reason =
+                    choice.finish_reason.map(|reason| parsing.parser.finish_reason(&request, Some(reason), called));
                 step.finish_reason = reason.map(str::to_owned);
             }
         }

@@ -3,13 +3,13 @@
 //! Source: vLLM's `entrypoints/scale_out/token_in_token_out/protocol.py`. Fields that are echoed are checked and kept as
 //! they came.
 
+use super::fields::At;
 use super::state::WireState;
 use crate::error::{Error, Result};
 use crate::json::{Json, Map};
 use crate::protocol::chat::ChatRequest;
 use crate::protocol::completion::CompletionRequest;
 use crate::protocol::fields::{Fields, INT64, lax_float, lax_int};
-use super::fields::At;
 use crate::protocol::sampling::SamplingRequest;
 use crate::spec::RenderSettings;
 
@@ -150,7 +150,11 @@ impl<'a> Whole<'a> {
         };
         match kind {
             Kind::Chat => {
-                whole.responses.push(Generated::read(required(body, "generate_response")?, "body.generate_response", Part::Whole)?);
+                whole.responses.push(Generated::read(
+                    required(body, "generate_response")?,
+                    "body.generate_response",
+                    Part::Whole,
+                )?);
                 whole.prompt_tokens.extend(body.int("prompt_tokens")?);
                 if let Some(ids) = body.array("prompt_token_ids")? {
                     whole.prompt_token_ids.push(Some(Ids::read(ids, "body.prompt_token_ids", true)?.ids));
@@ -160,7 +164,11 @@ impl<'a> Whole<'a> {
                 let responses = body.array("generate_responses")?;
                 let responses = responses.ok_or_else(|| body.error("generate_responses", "given"))?;
                 for (i, response) in responses.iter().enumerate() {
-                    whole.responses.push(Generated::read(response, &format!("body.generate_responses.{i}"), Part::Whole)?);
+                    whole.responses.push(Generated::read(
+                        response,
+                        &format!("body.generate_responses.{i}"),
+                        Part::Whole,
+                    )?);
                 }
                 if let Some(tokens) = body.ints("prompt_tokens")? {
                     check_length("prompt_tokens", tokens.len(), responses.len())?;
@@ -196,7 +204,8 @@ impl<'a> Chunk<'a> {
             generated: Generated::empty(),
             state: None,
             prompt_tokens: body.int("prompt_tokens")?,
-            prompt_token_ids: optional_ids(body.map.get("prompt_token_ids"), "body.prompt_token_ids")?.map(|ids| ids.ids),
+            prompt_token_ids: optional_ids(body.map.get("prompt_token_ids"), "body.prompt_token_ids")?
+                .map(|ids| ids.ids),
             asked: Asked::read(body, kind, settings)?,
         })
     }
@@ -319,7 +328,8 @@ impl<'a> Choice<'a> {
             .array("token_ids")?
             .map(|ids| Ids::read(ids, &format!("{path}.token_ids"), part == Part::Whole))
             .transpose()?;
-        let logprobs = fields.object("logprobs")?.map(|map| Logprobs::read(map, &format!("{path}.logprobs"))).transpose()?;
+        let logprobs =
+            fields.object("logprobs")?.map(|map| Logprobs::read(map, &format!("{path}.logprobs"))).transpose()?;
         Ok(Self { index: i64::try_from(index).unwrap_or(0), finish_reason, stop_reason, token_ids, logprobs })
     }
 
@@ -333,7 +343,8 @@ impl<'a> Logprobs<'a> {
         let Some(content) = (At { map, path }).array("content")? else { return Ok(Self { content: None }) };
         let position = |(i, value): (usize, &'a Json<'a>)| {
             let path = format!("{path}.content.{i}");
-            let map = value.as_object().ok_or_else(|| Error::schema(&*path, "logprobs of a token must be an object"))?;
+            let map =
+                value.as_object().ok_or_else(|| Error::schema(&*path, "logprobs of a token must be an object"))?;
             let top = match map.get("top_logprobs") {
                 None => &[],
                 Some(Json::Array(top)) => top.as_slice(),
@@ -416,15 +427,16 @@ fn check_prompt_logprobs(entries: &[Json<'_>], path: &str) -> Result<()> {
     };
     let fits = |entry: &Json<'_>| match entry {
         Json::Null => true,
-        Json::Object(map) => {
-            map.iter().all(|(id, value)| lax_int(&Json::from(id)).is_some() && is_logprob(value))
-        }
+        Json::Object(map) => map.iter().all(|(id, value)| lax_int(&Json::from(id)).is_some() && is_logprob(value)),
         _ => false,
     };
     if entries.iter().all(fits) {
         return Ok(());
     }
-    Err(Error::schema(format!("{path}.prompt_logprobs"), "`prompt_logprobs` must be a list of maps from token ids to logprobs"))
+    Err(Error::schema(
+        format!("{path}.prompt_logprobs"),
+        "`prompt_logprobs` must be a list of maps from token ids to logprobs",
+    ))
 }
 
 fn required<'m, 'a>(fields: Fields<'m, 'a>, key: &str) -> Result<&'m Json<'a>> {

@@ -39,7 +39,7 @@ enum SavedText {
     #[serde(rename = "t")]
     Text(Text<String>),
     #[serde(rename = "p")]
-    Parsed(Text<Pieces>, parser::State),
+    Parsed(Box<(Text<Pieces>, parser::State)>),
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over references")]
@@ -62,7 +62,7 @@ pub(super) fn save(
         text: match &progress.decoding {
             Decoding::Window(stream, _) => SavedText::Text(Text::behind(stream.clone())),
             Decoding::Text(text) => SavedText::Text(text.clone()),
-            Decoding::Parsed { text, parser } => SavedText::Parsed(text.clone(), (**parser).clone()),
+            Decoding::Parsed { text, parser } => SavedText::Parsed(Box::new((text.clone(), (**parser).clone()))),
         },
     });
     let mut bytes = vec![VERSION];
@@ -84,7 +84,7 @@ pub(super) fn load(context: &Context<'_>, chunk: &Chunk<'_>, prompt: Option<&[u3
     let fresh = |index| Progress::start(context, prompt, request_id, index);
     let Some(state) = &chunk.state else {
         return Ok(match choices.len() {
-            0 | 1 => States::One(choices.first().map(|choice| choice.index), Box::new(fresh(first)?)),
+            0 | 1 => States::One(choices.first().map(|choice| choice.index), Box::new(fresh(first))),
             _ => States::Many(Vec::new()),
         });
     };
@@ -123,13 +123,12 @@ pub(super) fn load(context: &Context<'_>, chunk: &Chunk<'_>, prompt: Option<&[u3
         return Err(lost());
     }
     let cached = context.derenderer.parses.get(&cache_key(context, prompt, &state.output.ids));
-    let mut progress = match cached {
-        Some(progress) => progress,
-        None => {
-            let mut progress = fresh(state.choice_index.unwrap_or(first))?;
-            progress.replay(context, &state.output.ids, first, prompt, request_id)?;
-            progress
-        }
+    let mut progress = if let Some(progress) = cached {
+        progress
+    } else {
+        let mut progress = fresh(state.choice_index.unwrap_or(first));
+        progress.replay(context, &state.output.ids, first, prompt, request_id)?;
+        progress
     };
     progress.open = state.open.clone();
     Ok(States::One(state.choice_index, Box::new(progress)))
@@ -150,14 +149,14 @@ fn load_one(
     let (of_output, expected) = (saved.digest != 0, saved.digest);
     let mut progress = saved.open(context, Some(&state.open))?;
     if !output.is_empty() && context.parsing.is_some() {
-        match output.split_at_checked(seen).filter(|(known, _)| of_output && digest(known) == expected) {
+        let known = output.split_at_checked(seen).filter(|(known, _)| of_output && digest(known) == expected);
+        if let Some((_, since)) = known {
             // A stock server answered in between, and left the blob as it was.
-            Some((_, since)) => progress.replay(context, since, index, prompt, request_id)?,
-            None => {
-                progress = Progress::start(context, prompt, request_id, index)?;
-                progress.replay(context, output, index, prompt, request_id)?;
-                progress.open = state.open.clone();
-            }
+            progress.replay(context, since, index, prompt, request_id)?;
+        } else {
+            progress = Progress::start(context, prompt, request_id, index);
+            progress.replay(context, output, index, prompt, request_id)?;
+            progress.open = state.open.clone();
         }
     }
     Ok(States::One(Some(index), Box::new(progress)))
@@ -168,11 +167,8 @@ fn load_window(context: &Context<'_>, state: &WireState<'_>) -> Result<States> {
     let mut late = String::new();
     let detokenizer = &context.derenderer.detokenizer;
     let (stream, window) = detokenizer.load(&state.prev_tokens, state.prefix_offset, state.read_offset, &mut late)?;
-    let decoding = if context.stop.is_empty() {
-        Decoding::Window(stream, window)
-    } else {
-        Decoding::Text(Text::behind(stream))
-    };
+    let decoding =
+        if context.stop.is_empty() { Decoding::Window(stream, window) } else { Decoding::Text(Text::behind(stream)) };
     let progress = Progress { open: state.open.clone(), late, ..Progress::new(decoding) };
     Ok(States::One(state.choice_index, Box::new(progress)))
 }
@@ -190,7 +186,8 @@ impl Saved {
         }
         let decoding = match (self.text, &context.parsing) {
             (SavedText::Text(text), None) if text.check(&rules, most) => Decoding::Text(text),
-            (SavedText::Parsed(text, parser), Some(parsing)) if text.check(&rules, most) => {
+            (SavedText::Parsed(saved), Some(parsing)) if saved.0.check(&rules, most) => {
+                let (text, parser) = *saved;
                 let parser = parsing.parser.load(&parser.save())?;
                 Decoding::Parsed { text, parser: Box::new(parser) }
             }

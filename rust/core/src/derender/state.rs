@@ -101,7 +101,10 @@ impl<'a> WireState<'a> {
             choice_index: map.get("choice_index").and_then(lax_int).and_then(|index| i64::try_from(index).ok()),
         };
         if !state.open.check() {
-            return Err(Error::schema(PATH, format!("a state holds at most {CONTEXT_IDS} ids of context, and short ids of calls")));
+            return Err(Error::schema(
+                PATH,
+                format!("a state holds at most {CONTEXT_IDS} ids of context, and short ids of calls"),
+            ));
         }
         let mut sum = 0i128;
         for length in state.chunk_lens {
@@ -257,9 +260,13 @@ mod tests {
 
     #[test]
     fn lists_are_joined() {
-        for (first, second, want) in
-            [("[1,2]", "[3]", "[1,2,3]"), ("[]", "[3]", "[3]"), ("[1]", "[]", "[1]"), ("[]", "[]", "[]"), ("[1]", "[22,3]", "[1,22,3]")]
-        {
+        for (first, second, want) in [
+            ("[1,2]", "[3]", "[1,2,3]"),
+            ("[]", "[3]", "[3]"),
+            ("[1]", "[]", "[1]"),
+            ("[]", "[]", "[]"),
+            ("[1]", "[22,3]", "[1,22,3]"),
+        ] {
             let mut out = first.as_bytes().to_vec();
             append(&mut out, |out| out.extend_from_slice(second.as_bytes()));
             assert_eq!(String::from_utf8(out).unwrap(), want, "{first} {second}");

@@ -19,7 +19,9 @@ impl Derenderer {
         let sampling = asked.sampling();
         let (ids, mut reason) = (choice.ids(), choice.stop_reason);
         let kept = Stopped { ids, reason };
-        let Some((&last, text)) = ids.split_last().filter(|_| choice.finish_reason == Some("stop")) else { return kept };
+        let Some((&last, text)) = ids.split_last().filter(|_| choice.finish_reason == Some("stop")) else {
+            return kept;
+        };
         let stopped = match reason {
             StopReason::Text(_) => return kept,
             StopReason::Token(token) => token == i128::from(last),

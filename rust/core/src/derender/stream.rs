@@ -57,7 +57,7 @@ pub struct Part<'p> {
 
 impl OpenStream {
     /// `body` is that of a streamed derender request without chunk and state.
-    pub fn new(derenderer: Arc<Derenderer>, kind: Kind, body: &[u8]) -> Result<Self> {
+    pub fn new(derenderer: &Arc<Derenderer>, kind: Kind, body: &[u8]) -> Result<Self> {
         let (map, _) = parse_body(body)?;
         let map = Json::Object(map).into_owned();
         let Json::Object(map) = map else { return Err(Error::Internal { message: "an object is one".to_owned() }) };
@@ -65,7 +65,7 @@ impl OpenStream {
         let opening = body.borrow_dependent();
         derenderer.check_model(opening.model)?;
         let prompt = opening.prompt_token_ids.clone();
-        let opened = Opened::try_new((Arc::clone(&derenderer), body), |(derenderer, body)| {
+        let opened = Opened::try_new((Arc::clone(derenderer), body), |(derenderer, body)| {
             Context::new(derenderer, kind, &body.borrow_dependent().asked)
         })?;
         if let Some(ids) = &prompt {
@@ -151,7 +151,7 @@ impl OpenStream {
                     return Err(super::bounds::too_many("choices of a stream", self.choices.len() + 1, most));
                 }
                 None => {
-                    let fresh = Progress::start(context, prompt, named.request_id, choice.index)?;
+                    let fresh = Progress::start(context, prompt, named.request_id, choice.index);
                     self.choices.push((choice.index, fresh.without_window()));
                     self.choices.len() - 1
                 }
@@ -166,7 +166,9 @@ impl OpenStream {
         }
         list.push(b']');
         self.usage.prompt_tokens = opening.prompt_tokens.unwrap_or_else(|| prompt.map_or(0, |ids| ids.len() as i128));
-        let usage = generated.usage.map(|usage| Usage { prompt_tokens: opening.prompt_tokens.unwrap_or(usage.prompt_tokens), ..usage });
+        let usage = generated
+            .usage
+            .map(|usage| Usage { prompt_tokens: opening.prompt_tokens.unwrap_or(usage.prompt_tokens), ..usage });
         chunk::write_chunk_tail(&mut object, self.kind, &named, usage, context, derenderer.nulls);
         object.end();
         Ok(out)

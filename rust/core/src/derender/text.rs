@@ -107,10 +107,11 @@ impl Pieces {
     pub(super) fn iter(&self) -> impl Iterator<Item = (&str, Option<bool>)> {
         let mut done = 0;
         let ends = self.tokens.iter().map(|&(start, end, special)| (start, end, Some(special)));
-        let stretches = ends.chain([(self.text.len(), self.text.len(), None)]).flat_map(move |(start, end, special)| {
-            let before = std::mem::replace(&mut done, end);
-            [(before, start, None), (start, end, special)]
-        });
+        let stretches =
+            ends.chain([(self.text.len(), self.text.len(), None)]).flat_map(move |(start, end, special)| {
+                let before = std::mem::replace(&mut done, end);
+                [(before, start, None), (start, end, special)]
+            });
         stretches.filter_map(|(start, end, kind)| {
             self.text.get(start..end).filter(|text| !text.is_empty()).map(|text| (text, kind))
         })

@@ -30,7 +30,11 @@ impl Derenderer {
         }
         self.check_bounds(&whole.responses)?;
         whole.prompt_token_ids.iter().flatten().try_for_each(|ids| self.check_prompt(ids))?;
-        whole.responses.iter().flat_map(|response| &response.prompt_token_ids).try_for_each(|ids| self.check_prompt(&ids.ids))?;
+        whole
+            .responses
+            .iter()
+            .flat_map(|response| &response.prompt_token_ids)
+            .try_for_each(|ids| self.check_prompt(&ids.ids))?;
         let context = Context::new(self, kind, &whole.asked)?;
         for (i, response) in whole.responses.iter().enumerate() {
             // An output that is empty does not lose its siblings theirs.
@@ -62,7 +66,8 @@ impl Derenderer {
         object.null("system_fingerprint");
         write_usage(object.object.key("usage"), usage(whole), self.nulls);
         object.optional("prompt_logprobs", generated.prompt_logprobs, write_prompt_logprobs);
-        object.ids("prompt_token_ids", generated.prompt_token_ids.as_ref().filter(|_| context.asked.returns_token_ids()));
+        object
+            .ids("prompt_token_ids", generated.prompt_token_ids.as_ref().filter(|_| context.asked.returns_token_ids()));
         object.null("prompt_text");
         object.map("kv_transfer_params", generated.kv_transfer_params);
         object.null("ec_transfer_params");
@@ -71,7 +76,13 @@ impl Derenderer {
         Ok(out)
     }
 
-    fn chat_choice(&self, context: &Context<'_>, whole: &Whole<'_>, choice: &Choice<'_>, out: &mut Vec<u8>) -> Result<()> {
+    fn chat_choice(
+        &self,
+        context: &Context<'_>,
+        whole: &Whole<'_>,
+        choice: &Choice<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
         let generated = &whole.responses[0];
         let given = whole.prompt_token_ids.first().and_then(Option::as_deref);
         let own = generated.prompt_token_ids.as_ref().map(|ids| ids.ids.as_slice());
@@ -82,7 +93,7 @@ impl Derenderer {
         message.object.str("role", "assistant");
         match read.message.content.as_deref() {
             None if !read.parsed => message.object.str("content", ""),
-            content => message.text("content", content),
+            said => message.text("content", said),
         }
         message.null("refusal");
         message.null("annotations");
@@ -200,12 +211,12 @@ impl Derenderer {
         };
         let Some(parsing) = &context.parsing else {
             let mut text = Text::<String>::start(&rules, seed_ids);
-            let mut content = text.push(&rules, stopped.ids)?;
+            let mut said = text.push(&rules, stopped.ids)?;
             let (rest, found) = text.finish(&rules, choice.finish_reason, choice.stop_reason)?;
-            content.push_str(&rest);
+            said.push_str(&rest);
             let stop_reason = ended_by(found);
             let finish_reason = choice.finish_reason.unwrap_or("stop").to_owned();
-            let message = Message { content: Some(content), finish_reason, ..Message::default() };
+            let message = Message { content: Some(said), finish_reason, ..Message::default() };
             return Ok(Read { message, parsed: false, stop_reason });
         };
         let mut text = Text::<Pieces>::start(&rules, seed_ids);
@@ -220,7 +231,7 @@ impl Derenderer {
     }
 }
 
-pub(super) fn as_piece<'p>((text, token): (&'p str, Option<bool>)) -> Piece<'p> {
+pub(super) fn as_piece((text, token): (&str, Option<bool>)) -> Piece<'_> {
     match token {
         None => Piece::Text(text),
         Some(special) => Piece::Token { text, special },

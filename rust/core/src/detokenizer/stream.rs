@@ -39,9 +39,14 @@ pub(super) enum State {
     Bytes(Vec<u8>),
     Fallback(Fallback),
     /// There was no token yet: marks of the next are dropped.
-    Marks { at_start: bool },
+    Marks {
+        at_start: bool,
+    },
     /// For the library: pieces, of which `read` have become text.
-    Pieces { pieces: Vec<String>, read: usize },
+    Pieces {
+        pieces: Vec<String>,
+        read: usize,
+    },
 }
 
 impl Default for Stream {
@@ -57,11 +62,11 @@ impl Detokenizer {
             let pieces: Vec<String> = context.iter().map(|&id| self.piece(id)).collect();
             return State::Pieces { read: pieces.len(), pieces }.into();
         };
-        self.behind(decoder, context.iter().map(|&id| decoder.piece(id)))
+        Self::behind(decoder, context.iter().map(|&id| decoder.piece(id)))
     }
 
     /// An output behind these pieces of its prompt.
-    pub(super) fn behind<'p>(&self, decoder: &Decoder, context: impl Iterator<Item = Option<Piece<'p>>>) -> Stream {
+    pub(super) fn behind<'p>(decoder: &Decoder, context: impl Iterator<Item = Option<Piece<'p>>>) -> Stream {
         let mut ignored = String::new();
         match decoder.kind() {
             Kind::ByteLevel => {
@@ -79,9 +84,7 @@ impl Detokenizer {
                 state.at_start &= ignored.is_empty();
                 State::Fallback(state).into()
             }
-            Kind::Metaspace { strips_first } => {
-                State::Marks { at_start: strips_first && context.count() == 0 }.into()
-            }
+            Kind::Metaspace { strips_first } => State::Marks { at_start: strips_first && context.count() == 0 }.into(),
         }
     }
 
@@ -242,8 +245,8 @@ pub(super) fn fall_back(state: &mut Fallback, piece: Option<Piece<'_>>, out: &mu
 
 /// What `all` has more characters of than `before`; `None` if it has no more.
 fn behind<'t>(all: &'t str, before: &str) -> Option<&'t str> {
-    if all.starts_with(before) {
-        return Some(&all[before.len()..]).filter(|new| !new.is_empty());
+    if let Some(new) = all.strip_prefix(before) {
+        return Some(new).filter(|new| !new.is_empty());
     }
     let (at, _) = all.char_indices().nth(before.chars().count())?;
     Some(&all[at..])

@@ -2,7 +2,8 @@
 //!
 //! A stock vLLM can go on with it, and we with one of its own.
 
-use super::stream::State;
+use super::fallback::Fallback;
+use super::stream::{State, fall_back};
 use super::tail::REPLACEMENT;
 use super::{Detokenizer, Output as _, Specials, Stream};
 use crate::error::{Error, Result};
@@ -34,15 +35,14 @@ impl Window {
 impl Detokenizer {
     /// As [`Self::start`], with the window.
     pub fn start_window(&self, prompt_ids: &[u32], specials: Specials) -> (Stream, Window) {
-        let kept = |ids: &[u32]| -> Vec<u32> {
-            ids.iter().copied().filter(|&id| !self.is_skipped(id, specials)).collect()
-        };
+        let kept =
+            |ids: &[u32]| -> Vec<u32> { ids.iter().copied().filter(|&id| !self.is_skipped(id, specials)).collect() };
         let first = prompt_ids.len().saturating_sub(super::CONTEXT_TOKENS + super::SPARE_TOKENS);
         let context = kept(&prompt_ids[first..]);
         let given = &context[context.len().saturating_sub(super::CONTEXT_TOKENS)..];
         let stream = self.after(given);
         let mut window = Window { given: given.iter().map(|&id| self.piece(id)).collect(), held: Vec::new() };
-        self.settle(&stream, &mut window);
+        Self::settle(&stream, &mut window);
         (stream, window)
     }
 
@@ -68,19 +68,21 @@ impl Detokenizer {
             }
             Some(decoder) if decoder.kind() == Kind::ByteLevel => load_bytes(&window, out),
             Some(decoder) => {
-                let spaced: Vec<(Option<u8>, Vec<u8>)> = pieces[prefix..].iter().map(|piece| read_piece(piece)).collect();
+                let spaced: Vec<(Option<u8>, Vec<u8>)> =
+                    pieces[prefix..].iter().map(|piece| read_piece(piece)).collect();
                 let (given, held) = spaced.split_at(read - prefix);
-                let mut stream = self.behind(decoder, given.iter().map(as_piece));
-                stream.tail.flooded = match &stream.state {
-                    State::Fallback(state) => state.broken,
-                    _ => false,
-                };
+                let mut stream = Self::behind(decoder, given.iter().map(|piece| Some(as_piece(piece))));
+                if matches!(stream.state, State::Fallback(_)) {
+                    let (mut probe, mut text) = (Fallback::default(), String::new());
+                    given.iter().for_each(|piece| fall_back(&mut probe, Some(as_piece(piece)), &mut text));
+                    stream.tail.flooded = text.ends_with(REPLACEMENT);
+                }
                 let Stream { state, tail } = &mut stream;
                 let mut out = tail.on(out);
                 match state {
                     State::Fallback(state) => {
                         for piece in held.iter().map(as_piece) {
-                            super::stream::fall_back(state, piece, &mut out);
+                            fall_back(state, Some(piece), &mut out);
                         }
                     }
                     State::Marks { at_start } => *at_start &= held.is_empty(),
@@ -91,7 +93,7 @@ impl Detokenizer {
         };
         if out.len() > before {
             window.given = std::mem::take(&mut window.held);
-            self.settle(&stream, &mut window);
+            Self::settle(&stream, &mut window);
         }
         Ok((stream, window))
     }
@@ -118,13 +120,13 @@ impl Detokenizer {
             if out.len() > before {
                 window.given = std::mem::take(&mut window.held);
             }
-            self.settle(stream, window);
+            Self::settle(stream, window);
         }
         Ok(())
     }
 
     /// Where less is held back than whole pieces, say so with pieces that decode to the same.
-    fn settle(&self, stream: &Stream, window: &mut Window) {
+    fn settle(stream: &Stream, window: &mut Window) {
         let flooded = stream.tail.flooded;
         match &stream.state {
             State::Bytes(pending) if window.held.is_empty() => {
@@ -210,6 +212,6 @@ fn read_piece(piece: &str) -> (Option<u8>, Vec<u8>) {
     (byte, text)
 }
 
-fn as_piece((byte, text): &(Option<u8>, Vec<u8>)) -> Option<Piece<'_>> {
-    Some(byte.map_or(Piece::Text(text), Piece::Byte))
+fn as_piece((byte, text): &(Option<u8>, Vec<u8>)) -> Piece<'_> {
+    byte.map_or(Piece::Text(text), Piece::Byte)
 }

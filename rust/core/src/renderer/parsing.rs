@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use super::chat::Chat;
 use super::Renderer;
+use super::chat::Chat;
 use crate::conversation;
 use crate::error::{Error, Result};
 use crate::json::Json;
@@ -20,7 +20,9 @@ pub(super) fn parser(model: &ModelSpec, settings: &RenderSettings, tokenizer: &T
         Some("auto") => Some(StrictLevel::Auto),
         Some("function") => Some(StrictLevel::Function),
         Some("parameter") => Some(StrictLevel::Parameter),
-        Some(other) => return Err(Error::setup(format!("unknown strict level `{other}`; known: auto, function, parameter"))),
+        Some(other) => {
+            return Err(Error::setup(format!("unknown strict level `{other}`; known: auto, function, parameter")));
+        }
     };
     let options = ParserOptions {
         tool_parser: settings.tool_call_parser.as_deref().filter(|_| settings.enable_auto_tool_choice),
@@ -61,7 +63,8 @@ impl Renderer {
             prompt_ids: Some(prompt_ids),
             ..ParseRequest::default()
         };
-        let adjustment = parser.adjust(&parse_request, request.sampling.structured_outputs.as_ref().and_then(requested))?;
+        let adjustment =
+            parser.adjust(&parse_request, request.sampling.structured_outputs.as_ref().and_then(requested))?;
         if adjustment.keeps_special_tokens {
             sampling.to_mut().skip_special_tokens = Some(false);
         }

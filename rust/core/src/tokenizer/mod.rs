@@ -274,7 +274,8 @@ fn leading_mark(pre_tokenizer: &serde_json::Value, spec: &TokenizerSpec) -> Opti
         return normalize::SPACE_MARK.chars().next();
     }
     let metaspace = |config: &serde_json::Value| {
-        (config["type"] == "Metaspace").then(|| config["replacement"].as_str().unwrap_or(normalize::SPACE_MARK).chars().next())
+        (config["type"] == "Metaspace")
+            .then(|| config["replacement"].as_str().unwrap_or(normalize::SPACE_MARK).chars().next())
     };
     let steps = pre_tokenizer["pretokenizers"].as_array().map(Vec::as_slice).unwrap_or_default();
     metaspace(pre_tokenizer).or_else(|| steps.iter().find_map(metaspace)).flatten()
