@@ -6,7 +6,7 @@ use super::grammar::{Grammar, Variant, is_harmony};
 use super::ids;
 use super::machine::Machine;
 use super::reasoning::{self, MarkerIds};
-use super::reasoning_format::ReasoningFormat;
+use super::reasoning_format::{PromptRule, ReasoningFormat};
 use super::request::{Deltas, Message, ParseRequest, Piece};
 use super::sink::Sink;
 use super::state::{MachineState, Phase, State, Tools};
@@ -186,9 +186,9 @@ impl Parser {
         }
     }
 
-    /// Reasoning is over before the answer begins; none without a reasoning format.
+    /// Reasoning is over before the answer begins; none where there is no reasoning format, or one that cannot tell.
     pub fn reasoning_ended(&self, request: &ParseRequest<'_>) -> Option<bool> {
-        let format = self.reasoning.as_ref()?;
+        let format = self.reasoning.as_ref().filter(|format| format.prompt != PromptRule::Ignored)?;
         if format.harmony || !reasoning::is_on(format, request) {
             return Some(true);
         }
@@ -199,7 +199,8 @@ impl Parser {
     fn begin(&self, request: &ParseRequest<'_>, whole: bool) -> MachineState {
         let tools = self.tools_side(request);
         let on = self.reasoning.as_ref().is_some_and(|format| reasoning::is_on(format, request));
-        let mut state = MachineState { tools, whole, reasoning: on, untouched: true, ..MachineState::default() };
+        let known = on || self.reasoning.as_ref().is_some_and(|format| format.opens_when_off);
+        let mut state = MachineState { tools, whole, reasoning: known, untouched: true, ..MachineState::default() };
         let plain = match tools {
             Tools::Named => Phase::Named,
             _ if self.grammar(&state).held => Phase::Held,

@@ -125,8 +125,7 @@ impl Grammar {
                 format.open.iter().for_each(|text| self.content.add(text, Role::ThinkOpen, (builder.has_token)(text)));
             }
         }
-        let swallows = if variant.reasoning { format.swallow_close } else { format.swallow_close_when_off };
-        let swallowed = if swallows { &format.close[..] } else { &[] };
+        let swallowed = if variant.reasoning && format.swallow_close { &format.close[..] } else { &[] };
         let tags = if variant.reasoning { &format.content_tags[..] } else { &[] };
         for text in swallowed.iter().chain(tags) {
             self.content.add(text, Role::Swallow, (builder.has_token)(text));

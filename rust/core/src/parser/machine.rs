@@ -299,6 +299,9 @@ impl Machine<'_> {
             return;
         }
         match role {
+            Role::ThinkOpen if self.state.reasoned && !self.reasoning.is_some_and(|format| format.reopens) => {
+                self.content(text);
+            }
             Role::ThinkOpen => self.state.phase = Phase::Reasoning,
             Role::SectionOpen | Role::CallOpen => self.call_marker(role, text),
             Role::Bare => self.begin_body(text),
