@@ -72,8 +72,11 @@ fn recorded_outputs_are_read_as_the_reference_reads_them() {
     assert!(faults.is_empty(), "{} faults in {} cases\n{}", faults.len(), rows.len(), shown.join("\n"));
 }
 
-/// A recorded suite of the render side, and the added tokens of its model.
-fn suites() -> Vec<(String, Value, Vec<(String, u32)>)> {
+/// Its name, what it holds, and the added tokens of its model.
+type Suite = (String, Value, Vec<(String, u32)>);
+
+/// The recorded suites of the render side that have to do with tools.
+fn suites() -> Vec<Suite> {
     let beside = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
     let shared = std::env::var_os("FASTRENDER_SHARED").map_or(beside, PathBuf::from);
     let Ok(folder) = std::fs::read_dir(shared.join("conformance/suites")) else {

@@ -268,6 +268,7 @@ impl Parser {
             grammar: self.grammar(state),
             format: self.tools.as_ref().filter(|_| state.tools != Tools::Off),
             reasoning: self.reasoning.as_ref(),
+            forced: request.forces_calls(),
             named,
             limit: self.value_limit,
             unwraps_strings: self.unwraps_strings,

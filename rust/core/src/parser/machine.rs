@@ -22,6 +22,8 @@ pub(crate) struct Machine<'a> {
     pub(crate) grammar: &'a Grammar,
     pub(crate) format: Option<&'a ToolFormat>,
     pub(crate) reasoning: Option<&'a ReasoningFormat>,
+    /// The request forces a call.
+    pub(crate) forced: bool,
     /// The tool that the request names.
     pub(crate) named: Option<&'a str>,
     /// What a value that cannot be passed on yet may hold, in bytes.
@@ -294,7 +296,8 @@ impl Machine<'_> {
             Role::Bare => self.grammar.bare_at_start,
             _ => false,
         };
-        if at_start && self.state.begun {
+        let unforced = role == Role::Bare && self.grammar.bare_needs_force && !self.forced;
+        if unforced || (at_start && self.state.begun) {
             self.content(text);
             return;
         }
