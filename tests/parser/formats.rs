@@ -149,6 +149,33 @@ fn a_lone_wrapper_of_all_arguments_is_taken_off() {
 }
 
 #[test]
+fn mistral_by_the_version_of_its_tokenizer() {
+    let tokens = ["[TOOL_CALLS]", "[ARGS]"];
+    let wanted = calls(&[("get_weather", r#"{"city": "Oslo"}"#), ("now", "{}")]);
+    for text in [
+        r#"[TOOL_CALLS]get_weather[ARGS]{"city": "Oslo"}[TOOL_CALLS]now[ARGS]{}"#,
+        r#"[TOOL_CALLS]get_weather{"city": "Oslo"}[TOOL_CALLS]now{}"#,
+    ] {
+        let new = case("mistral", "mistral", text).tokens(&tokens);
+        let parser = new.parser();
+        assert_eq!(new.whole().calls, wanted);
+        for cut in 0..new.pieces().len() {
+            assert_eq!(new.streamed(&parser, &[cut]).0.calls, wanted, "{text} cut at {cut}");
+        }
+    }
+    // Text behind the arguments is no part of them.
+    let new = case("mistral", "", "[TOOL_CALLS]now[ARGS]{} ok").tokens(&tokens);
+    assert_eq!((new.stream().content.as_str(), new.stream().calls), (" ok", calls(&[("now", "{}")])));
+    // A forced call may come without its marker, one that is not forced may not.
+    let text = r#"[{"name": "now", "arguments": {}}]"#;
+    let old = case("mistral", "", text);
+    assert_eq!((old.whole().content.as_str(), old.whole().calls.len()), (text, 0));
+    let forced = crate::support::Case { choice: fastrender_core::protocol::tools::ToolChoice::Required, ..old };
+    assert_eq!(forced.whole().calls, calls(&[("now", "{}")]));
+    assert_eq!(forced.stream().calls, calls(&[("now", "{}")]));
+}
+
+#[test]
 fn an_echo_of_the_calls_is_dropped() {
     let call = "[now()]<|tool_call_end|>";
     let case = case("lfm2", "", &format!("<|tool_call_start|>{call}{call}Done."));

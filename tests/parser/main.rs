@@ -5,6 +5,7 @@
 mod formats;
 mod known_bugs;
 mod properties;
+mod reasoning;
 mod structural_tags;
 mod support;
 mod writers;

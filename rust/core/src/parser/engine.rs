@@ -186,7 +186,7 @@ impl Parser {
         }
     }
 
-    /// Reasoning is over before the answer begins; none without a reasoning format, or if tokens cannot tell.
+    /// Reasoning is over before the answer begins; none where there is no reasoning format, or one that cannot tell.
     pub fn reasoning_ended(&self, request: &ParseRequest<'_>) -> Option<bool> {
         let format = self.reasoning.as_ref().filter(|format| format.prompt != PromptRule::Untold)?;
         if format.harmony || !reasoning::is_on(format, request) {
@@ -199,7 +199,8 @@ impl Parser {
     fn begin(&self, request: &ParseRequest<'_>, whole: bool) -> MachineState {
         let tools = self.tools_side(request);
         let on = self.reasoning.as_ref().is_some_and(|format| reasoning::is_on(format, request));
-        let mut state = MachineState { tools, whole, reasoning: on, untouched: true, ..MachineState::default() };
+        let known = on || self.reasoning.as_ref().is_some_and(|format| format.opens_when_off);
+        let mut state = MachineState { tools, whole, reasoning: known, untouched: true, ..MachineState::default() };
         let plain = match tools {
             Tools::Named => Phase::Named,
             _ if self.grammar(&state).held => Phase::Held,
@@ -267,6 +268,7 @@ impl Parser {
             grammar: self.grammar(state),
             format: self.tools.as_ref().filter(|_| state.tools != Tools::Off),
             reasoning: self.reasoning.as_ref(),
+            forced: request.forces_calls(),
             named,
             limit: self.value_limit,
             unwraps_strings: self.unwraps_strings,

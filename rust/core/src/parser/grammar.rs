@@ -37,6 +37,7 @@ impl Variant {
 
 /// The sets of markers of one variant.
 #[derive(Debug, Clone, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct Grammar {
     reasoning: MarkerSet,
     content: MarkerSet,
@@ -53,6 +54,8 @@ pub(crate) struct Grammar {
     pub(crate) opens_at_start: bool,
     /// The same for a call that opens by itself.
     pub(crate) bare_at_start: bool,
+    /// … which it does only where `tool_choice` forces one.
+    pub(crate) bare_needs_force: bool,
     /// Nothing goes out before the end.
     pub(crate) held: bool,
 }
@@ -125,8 +128,7 @@ impl Grammar {
                 format.open.iter().for_each(|text| self.content.add(text, Role::ThinkOpen, (builder.has_token)(text)));
             }
         }
-        let swallows = if variant.reasoning { format.swallow_close } else { format.swallow_close_when_off };
-        let swallowed = if swallows { &format.close[..] } else { &[] };
+        let swallowed = if variant.reasoning && format.swallow_close { &format.close[..] } else { &[] };
         let tags = if variant.reasoning { &format.content_tags[..] } else { &[] };
         for text in swallowed.iter().chain(tags) {
             self.content.add(text, Role::Swallow, (builder.has_token)(text));
@@ -159,9 +161,10 @@ impl Grammar {
         self.preamble = builder.set(&[call_open, section_close, section_open]);
         self.trailer = builder.set(&[call_close, call_open, section_close, section_open]);
         match &format.body {
-            Body::Json { list, bare, bare_at_start, restart, .. } => {
-                self.bare_at_start |= *bare_at_start;
-                if *bare {
+            Body::Json { list, bare, bare_at_start, bare_when_forced, restart, .. } => {
+                self.bare_needs_force = *bare_when_forced && !*bare;
+                self.bare_at_start |= *bare_at_start || self.bare_needs_force;
+                if *bare || *bare_when_forced {
                     self.content.add(if *list { "[" } else { "{" }, Role::Bare, false);
                 }
                 for text in restart {

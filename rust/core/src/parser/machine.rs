@@ -22,6 +22,8 @@ pub(crate) struct Machine<'a> {
     pub(crate) grammar: &'a Grammar,
     pub(crate) format: Option<&'a ToolFormat>,
     pub(crate) reasoning: Option<&'a ReasoningFormat>,
+    /// The request forces a call.
+    pub(crate) forced: bool,
     /// The tool that the request names.
     pub(crate) named: Option<&'a str>,
     /// What a value that cannot be passed on yet may hold, in bytes.
@@ -294,11 +296,15 @@ impl Machine<'_> {
             Role::Bare => self.grammar.bare_at_start,
             _ => false,
         };
-        if at_start && self.state.begun {
+        let unforced = role == Role::Bare && self.grammar.bare_needs_force && !self.forced;
+        if unforced || (at_start && self.state.begun) {
             self.content(text);
             return;
         }
         match role {
+            Role::ThinkOpen if self.state.reasoned && !self.reasoning.is_some_and(|format| format.reopens) => {
+                self.content(text);
+            }
             Role::ThinkOpen => self.state.phase = Phase::Reasoning,
             Role::SectionOpen | Role::CallOpen => self.call_marker(role, text),
             Role::Bare => self.begin_body(text),

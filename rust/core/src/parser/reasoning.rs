@@ -116,6 +116,7 @@ impl Machine<'_> {
             self.finish_prefix();
         }
         self.sink.reasoning_end();
+        self.state.reasoned = true;
         self.state.phase = self.content_phase();
         if role == Role::ThinkClose {
             return Ok(());

@@ -38,9 +38,9 @@ pub struct ReasoningFormat {
     /// A closer in content is swallowed.
     #[serde(default)]
     pub swallow_close: bool,
-    /// The same while reasoning is switched off.
+    /// Switched off, the answer begins in content, but its markers are still known.
     #[serde(default)]
-    pub swallow_close_when_off: bool,
+    pub opens_when_off: bool,
     /// An opener in content opens reasoning again.
     #[serde(default)]
     pub reopens: bool,

@@ -80,6 +80,9 @@ pub(crate) struct MachineState {
     /// Reasoning is looked for.
     #[serde(skip_serializing_if = "is_default")]
     pub(crate) reasoning: bool,
+    /// There was reasoning.
+    #[serde(skip_serializing_if = "is_default")]
+    pub(crate) reasoned: bool,
     /// This is a whole text, not a stream.
     #[serde(skip_serializing_if = "is_default")]
     pub(crate) whole: bool,
