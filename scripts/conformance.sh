@@ -9,6 +9,8 @@ if [ ! -d "$shared/conformance" ]; then
   exit 0
 fi
 "$bin/python" "$shared/conformance/run_templates.py"
-"$bin/python" "$shared/conformance/run.py" "$shared"/conformance/suites/*-plain.json "$shared/conformance/suites/qwen3vl-tokenize.json" \
-  "$shared"/conformance/suites/qwen*-image*.json \
+"$bin/python" "$shared/conformance/run_parsers.py" --command "$bin/fastrender parse"
+suites=$shared/conformance/suites
+"$bin/python" "$shared/conformance/run.py" "$suites"/*-plain.json "$suites"/*-tools.json "$suites"/derender-*.json \
+  "$suites"/qwen*-image*.json "$suites/qwen3vl-tokenize.json" \
   --serve "$bin/fastrender serve {model} --served-model-name m --strftime-now 2026-12-01T12:00:00 --port {port} {serve_args}" --port "${CONFORMANCE_PORT:-8190}"

@@ -194,7 +194,7 @@ class DerenderStreamRoute:
             yield line
 
 
-async def _send_event(send: Send, data: bytes) -> None:
+async def _send_event(send: Send, data: bytes | memoryview) -> None:
     body = b"data: %b\n\n" % data
     await send({"type": "http.response.body", "body": body, "more_body": True})
 
