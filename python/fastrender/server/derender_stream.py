@@ -195,7 +195,7 @@ class DerenderStreamRoute:
 
 
 async def _send_event(send: Send, data: bytes | memoryview) -> None:
-    body = b"data: %b\n\n" % data
+    body = b"".join((b"data: ", data, b"\n\n"))
     await send({"type": "http.response.body", "body": body, "more_body": True})
 
 

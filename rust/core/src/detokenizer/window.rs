@@ -74,7 +74,9 @@ impl Detokenizer {
                 let mut stream = Self::behind(decoder, given.iter().map(|piece| Some(as_piece(piece))));
                 if matches!(stream.state, State::Fallback(_)) {
                     let (mut probe, mut text) = (Fallback::default(), String::new());
-                    given.iter().for_each(|piece| fall_back(&mut probe, Some(as_piece(piece)), &mut text));
+                    for piece in given {
+                        fall_back(&mut probe, Some(as_piece(piece)), &mut text);
+                    }
                     stream.tail.flooded = text.ends_with(REPLACEMENT);
                 }
                 let Stream { state, tail } = &mut stream;
