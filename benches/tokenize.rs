@@ -94,7 +94,7 @@ fn encode(criterion: &mut Criterion) {
         let texts = setting.unseen(bytes);
         let mut ours = warmed(&setting);
         for text in texts.iter().take(3) {
-            assert_eq!(ours.encode(text, false, None), library.encode(text, false, None), "ids differ");
+            assert_eq!(ours.encode(*text, false, None), library.encode(*text, false, None), "ids differ");
         }
         let mut group = criterion.benchmark_group(format!("encode {name}"));
         group.sample_size(10).measurement_time(Duration::from_millis(300)).warm_up_time(Duration::from_millis(100));

@@ -144,6 +144,11 @@ class RenderConfig:
         "Leave media placeholders where they stand in string content.",
         native=True,
     )
+    escape_special_tokens: bool = setting(
+        False,
+        "Keep what clients write in messages, tools and documents from becoming control tokens.",
+        native=True,
+    )
     limit_mm_per_prompt: dict[str, Any] = setting(
         {},
         "Media items that one request may carry, by modality.",

@@ -8,6 +8,7 @@ pub mod conversation;
 pub mod derender;
 pub mod detokenizer;
 pub mod error;
+pub mod escape;
 pub mod hash;
 pub mod image;
 pub mod json;

@@ -2,12 +2,13 @@
 //!
 //! Source: vLLM's `renderers/params.py` (`TokenizeParams`).
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use crate::error::{Error, Result};
 use crate::protocol::features::Features;
 use crate::protocol::options::{CommonFields, PromptTruncation};
-use crate::tokenizer::{Encoding, Tokenizer, Truncation, TruncationSide};
+use crate::tokenizer::{Encoding, Input, Tokenizer, Truncation, TruncationSide};
 
 /// Ids of a prompt, with `[start, end)` in characters of its text where they were asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,13 +28,15 @@ impl PromptEncoder<'_> {
     /// Tokenize `text`. `no_output` says that the request asks for no tokens, which leaves the prompt one more.
     pub fn encode(
         self,
-        text: &str,
+        input: Input<'_>,
         request: &CommonFields<'_>,
         no_output: bool,
         offsets: bool,
     ) -> Result<EncodedPrompt> {
         let truncation = request.truncation;
-        let (text, removed) = self.bound_text(text, truncation)?;
+        let (text, removed) = self.bound_text(input.text, truncation)?;
+        let plain = moved(input, text);
+        let input = Input { text, plain: &plain };
         let for_tokenizer = match (truncation.tokens, truncation.side) {
             (Some(_), None) => self
                 .limit(truncation, no_output)
@@ -42,11 +45,11 @@ impl PromptEncoder<'_> {
         };
         let add = request.add_special_tokens;
         let mut prompt = if offsets {
-            let Encoding { ids, mut offsets } = self.tokenizer.encode_with_offsets(text, add, for_tokenizer)?;
+            let Encoding { ids, mut offsets } = self.tokenizer.encode_with_offsets(input, add, for_tokenizer)?;
             shift_offsets(&mut offsets, removed);
             EncodedPrompt { ids, offsets: Some(offsets) }
         } else {
-            EncodedPrompt { ids: self.tokenizer.encode(text, add, for_tokenizer)?, offsets: None }
+            EncodedPrompt { ids: self.tokenizer.encode(input, add, for_tokenizer)?, offsets: None }
         };
         self.truncate(&mut prompt, truncation, no_output);
         self.check_length(prompt)
@@ -148,6 +151,17 @@ impl PromptEncoder<'_> {
         }
         Ok(prompt)
     }
+}
+
+/// The plain ranges of an input, of which `kept` is left.
+fn moved<'t>(input: Input<'t>, kept: &str) -> Cow<'t, [Range<usize>]> {
+    if input.plain.is_empty() || kept.len() == input.text.len() {
+        return Cow::Borrowed(input.plain);
+    }
+    let start = kept.as_ptr().addr() - input.text.as_ptr().addr();
+    let place = |at: usize| at.saturating_sub(start).min(kept.len());
+    let moved = input.plain.iter().map(|range| place(range.start)..place(range.end));
+    moved.filter(|range| !range.is_empty()).collect()
 }
 
 fn char_boundary(text: &str, chars: usize) -> usize {

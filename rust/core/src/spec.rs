@@ -176,6 +176,8 @@ pub struct RenderSettings {
     pub reasoning_parser: Option<String>,
     pub exclude_tools_when_tool_choice_none: bool,
     pub interleave_mm_strings: bool,
+    /// Keep what a client wrote from becoming control tokens.
+    pub escape_special_tokens: bool,
     /// Items of a modality that one request may carry; absent = 999.
     pub limit_mm_per_prompt: Map<String, Value>,
     pub skip_model_name_validation: bool,
@@ -216,6 +218,7 @@ impl Default for RenderSettings {
             reasoning_parser: None,
             exclude_tools_when_tool_choice_none: false,
             interleave_mm_strings: false,
+            escape_special_tokens: false,
             limit_mm_per_prompt: Map::new(),
             skip_model_name_validation: false,
             omit_null: false,

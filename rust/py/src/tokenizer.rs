@@ -42,7 +42,7 @@ impl Tokenizer {
         truncation_side: &str,
     ) -> PyResult<Bound<'py, PyBytes>> {
         let truncation = truncation(max_length, truncation_side)?;
-        let ids = detached(py, || self.0.encode(&text, add_special_tokens, truncation))?;
+        let ids = detached(py, || self.0.encode(&*text, add_special_tokens, truncation))?;
         Ok(PyBytes::new(py, &little_endian(&ids)))
     }
 
@@ -57,7 +57,7 @@ impl Tokenizer {
         truncation_side: &str,
     ) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
         let truncation = truncation(max_length, truncation_side)?;
-        let encoding = detached(py, || self.0.encode_with_offsets(&text, add_special_tokens, truncation))?;
+        let encoding = detached(py, || self.0.encode_with_offsets(&*text, add_special_tokens, truncation))?;
         let offsets: Vec<u32> = encoding.offsets.iter().flat_map(|&(start, end)| [start, end]).collect();
         Ok((PyBytes::new(py, &little_endian(&encoding.ids)), PyBytes::new(py, &little_endian(&offsets))))
     }

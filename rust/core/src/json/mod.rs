@@ -81,6 +81,16 @@ impl<'a> Json<'a> {
         }
     }
 
+    /// Whether a string anywhere in this, or a key, holds `wanted`.
+    pub fn mentions(&self, wanted: &str) -> bool {
+        match self {
+            Json::Str(text) | Json::BrokenStr(text) => text.contains(wanted),
+            Json::Array(items) => items.iter().any(|item| item.mentions(wanted)),
+            Json::Object(map) => map.iter().any(|(key, value)| key.contains(wanted) || value.mentions(wanted)),
+            _ => false,
+        }
+    }
+
     /// A copy that borrows nothing.
     pub fn into_owned(self) -> Json<'static> {
         match self {

@@ -1,11 +1,13 @@
 //! Chat requests: the template's text, its ids, and the answer made of them.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use super::media::{self, PendingMedia};
-use super::{Begun, Pending, Renderer, base_request_id, require_ids};
+use super::{Begun, CLIENT_FIELDS, Pending, Renderer, base_request_id, require_ids};
 use crate::conversation::{self, Message, Reading};
 use crate::error::{Error, Result};
+use crate::escape::Escapes;
 use crate::json::{Json, Map};
 use crate::prompt::EncodedPrompt;
 use crate::protocol::chat::{ChatRequest, TemplateFields, check_media_trust};
@@ -13,6 +15,7 @@ use crate::protocol::features::Features;
 use crate::protocol::generate::{GenerateRequest, ParseContext};
 use crate::protocol::tools::ToolChoice;
 use crate::templates::TemplateVariables;
+use crate::tokenizer::Input;
 
 /// A chat request that passed all checks which need no prompt.
 pub(super) struct Chat<'a> {
@@ -24,7 +27,15 @@ pub(super) struct Chat<'a> {
 /// A chat template's output, and the media that it has places for.
 pub(super) struct RenderedText {
     pub(super) text: String,
+    /// Byte ranges that a client wrote, and that must not become control tokens.
+    pub(super) plain: Vec<Range<usize>>,
     pub(super) media: Vec<PendingMedia>,
+}
+
+impl RenderedText {
+    pub(super) fn input(&self) -> Input<'_> {
+        Input { text: &self.text, plain: &self.plain }
+    }
 }
 
 /// Forwarded prompt ids, and the transfer parameters that are echoed.
@@ -32,6 +43,22 @@ pub(super) struct RenderedText {
 struct Forwarded<'a> {
     ids: Option<Vec<u32>>,
     kv_transfer_params: Option<Cow<'a, Map<'a>>>,
+}
+
+/// The template's text of a body, with nothing in it that a client wrote becoming a control token.
+pub(super) fn escaped(
+    escapes: &Escapes,
+    body: &Map<'_>,
+    render: impl FnOnce(&Map<'_>) -> Result<RenderedText>,
+) -> Result<RenderedText> {
+    let mut spelled = body.clone();
+    let hidden = escapes.hide(&mut spelled, &CLIENT_FIELDS);
+    if hidden.is_empty() {
+        return render(body);
+    }
+    let rendered = render(&spelled)?;
+    let (text, plain) = hidden.reveal(&rendered.text);
+    Ok(RenderedText { text, plain, ..rendered })
 }
 
 impl Renderer {
@@ -44,19 +71,22 @@ impl Renderer {
         }
         let common = &chat.request.common;
         let no_output = chat.request.max_tokens == Some(0);
-        let rendered = self.chat_text(raw, &chat)?;
+        let again = |body: &Map<'_>| self.chat_text(raw, &self.read_chat(body)?);
+        let rendered = match &self.escapes {
+            Some(escapes) => escaped(escapes, body, again)?,
+            None => self.chat_text(raw, &chat)?,
+        };
         if rendered.media.is_empty() {
             // A client can have the template step tokenize; then no place in the text is known.
             let offsets = common.return_token_offsets && !chat.variables.tokenizes();
-            let prompt = self.encoder().encode(&rendered.text, common, no_output, offsets)?;
+            let prompt = self.encoder().encode(rendered.input(), common, no_output, offsets)?;
             return self.answer_chat(&chat, &prompt, None, request_id).map(Begun::Done);
         }
-        let again = |body: &Map<'_>| self.chat_text(raw, &self.read_chat(body)?);
-        let placed = media::place(&self.model, body, rendered, again)?;
-        let prompt = self.encoder().encode(&placed.text, common, no_output, false)?;
+        let placed = self.place(body, rendered, again)?;
+        let prompt = self.encoder().encode(placed.text.input(), common, no_output, false)?;
         let slots = self.slots(&prompt.ids, &placed, common.truncation.tokens.is_some())?;
         let options = media::Options::new(body, common.omit_media_payload);
-        Ok(Begun::Pending(Pending { ids: prompt.ids, slots, media: placed.media, options }))
+        Ok(Begun::Pending(Pending { ids: prompt.ids, slots, media: placed.text.media, options }))
     }
 
     /// The answer to a request that waited for its media.
@@ -114,7 +144,7 @@ impl Renderer {
         }
         let text = variables.render(&template, &conversation.messages, tools)?;
         let media = conversation.media.into_iter().map(|item| PendingMedia::new(item, raw)).collect();
-        Ok(RenderedText { text, media })
+        Ok(RenderedText { text, plain: Vec::new(), media })
     }
 
     fn answer_chat(

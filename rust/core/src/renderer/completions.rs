@@ -30,7 +30,7 @@ impl Renderer {
             .iter()
             .map(|prompt| match prompt {
                 Prompt::Text(text) => {
-                    encoder.encode(text, &request.common, no_output, request.common.return_token_offsets)
+                    encoder.encode((*text).into(), &request.common, no_output, request.common.return_token_offsets)
                 }
                 Prompt::Ids(ids) => encoder.limit_ids(ids.clone(), &request.common, no_output),
             })

@@ -3,19 +3,15 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::Renderer;
 use super::chat::RenderedText;
+use super::{CLIENT_FIELDS, Renderer};
 use crate::conversation::{MediaItem, Modality};
 use crate::error::{Error, Result};
 use crate::image::Processed;
 use crate::json::{Json, Map};
 use crate::placeholder::{TypedPlaceholders, expand};
 use crate::protocol::features::{Feature, Features};
-use crate::spec::ModelSpec;
 use crate::wire::base64::{self, Wrapping};
-
-/// What a client writes that reaches a template.
-const CLIENT_FIELDS: [&str; 4] = ["messages", "tools", "documents", "chat_template_kwargs"];
 
 /// Where a medium is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -171,36 +167,43 @@ impl Pending {
 
 /// A template's text with the media that it has places for, and which of the placeholders in it are such places.
 pub(super) struct Placed {
-    pub(super) text: String,
-    pub(super) media: Vec<PendingMedia>,
+    pub(super) text: RenderedText,
     /// For each placeholder in the text, whether the template made it.
     made: Vec<bool>,
 }
 
-/// Find out which placeholders in a text the template made. `again` renders another body, one in which those that the
-/// client typed are spelled otherwise; where none were typed, it is not called.
-pub(super) fn place(
-    model: &ModelSpec,
-    body: &Map<'_>,
-    rendered: RenderedText,
-    again: impl FnOnce(&Map<'_>) -> Result<RenderedText>,
-) -> Result<Placed> {
-    let placeholder =
-        match (&model.image_placeholder, rendered.media.iter().find(|medium| medium.modality != Modality::Image)) {
+impl Renderer {
+    /// Find out which placeholders in a text the template made. `again` renders another body, one in which those that the
+    /// client typed are spelled otherwise; where none were typed, it is not called.
+    pub(super) fn place(
+        &self,
+        body: &Map<'_>,
+        rendered: RenderedText,
+        again: impl FnOnce(&Map<'_>) -> Result<RenderedText>,
+    ) -> Result<Placed> {
+        let placeholder = match (
+            &self.model.image_placeholder,
+            rendered.media.iter().find(|medium| medium.modality != Modality::Image),
+        ) {
             (Some(placeholder), None) => placeholder,
             (_, other) => {
                 let name = other.map_or(Modality::Image, |medium| medium.modality).name();
                 return Err(Error::bad_request(format!("this server does not process {name} items")));
             }
         };
-    let mut hidden = body.clone();
-    let typed = TypedPlaceholders::hide(placeholder, &mut hidden, &CLIENT_FIELDS);
-    let RenderedText { text, media } = if typed.is_empty() { rendered } else { again(&hidden)? };
-    let (text, made) = typed.reveal(text);
-    Ok(Placed { text, media, made })
-}
+        if self.escapes.is_some() {
+            // What a client typed is plain text.
+            let outside = |at: usize| !rendered.plain.iter().any(|range| range.contains(&at));
+            let made = rendered.text.match_indices(placeholder.as_str()).filter(|(at, _)| outside(*at)).map(|_| true);
+            return Ok(Placed { made: made.collect(), text: rendered });
+        }
+        let mut hidden = body.clone();
+        let typed = TypedPlaceholders::hide(placeholder, &mut hidden, &CLIENT_FIELDS);
+        let rendered = if typed.is_empty() { rendered } else { again(&hidden)? };
+        let (text, made) = typed.reveal(rendered.text);
+        Ok(Placed { text: RenderedText { text, ..rendered }, made })
+    }
 
-impl Renderer {
     /// The place of each medium among `ids`, those of `placed`.
     pub(super) fn slots(&self, ids: &[u32], placed: &Placed, truncated: bool) -> Result<Vec<usize>> {
         let target = self.image_token()?;
@@ -215,12 +218,12 @@ impl Renderer {
             return Err(Error::bad_request("the chat template puts media where no place for them can be found"));
         }
         let made = found.into_iter().zip(&placed.made).filter(|(_, made)| **made).map(|(place, _)| place);
-        let slots: Vec<usize> = made.take(placed.media.len()).collect();
-        if slots.len() < placed.media.len() {
+        let slots: Vec<usize> = made.take(placed.text.media.len()).collect();
+        if slots.len() < placed.text.media.len() {
             return Err(Error::bad_request(format!(
                 "the chat template has places for {} of {} media items",
                 slots.len(),
-                placed.media.len()
+                placed.text.media.len()
             )));
         }
         Ok(slots)

@@ -12,6 +12,7 @@ use std::sync::Arc;
 pub use media::{MediaSource, Options as MediaOptions, Pending, PendingMedia, ReadyMedia};
 
 use crate::error::{Error, Result};
+use crate::escape::Escapes;
 use crate::json::{Json, Map};
 use crate::parser::Parser;
 use crate::prompt::PromptEncoder;
@@ -43,6 +44,9 @@ const SHORT_BYTES_GENERAL: usize = 2 << 10;
 const SHORT_VALUES: usize = 512;
 /// Prompts of a completion that can be short work: each has an answer with all parameters of its own.
 const SHORT_PROMPTS: usize = 8;
+
+/// What a client writes that reaches a template.
+const CLIENT_FIELDS: [&str; 4] = ["messages", "tools", "documents", "chat_template_kwargs"];
 
 /// How much work a caller is ready for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,6 +80,7 @@ pub struct Renderer {
     nulls: Nulls,
     /// The id of the token that images take the place of.
     image_token: Option<u32>,
+    escapes: Option<Escapes>,
 }
 
 impl Renderer {
@@ -89,6 +94,7 @@ impl Renderer {
         let nulls = if settings.omit_null { Nulls::Omit } else { Nulls::Write };
         let image_token = model.image_placeholder.as_ref().map(|token| image_token(&tokenizer, token)).transpose()?;
         let parser = parsing::parser(&model, &settings, &tokenizer)?.map(Arc::new);
+        let escapes = if settings.escape_special_tokens { Some(escapes(&tokenizer)?) } else { None };
         Ok(Self {
             model: Arc::new(model),
             settings: Arc::new(settings),
@@ -98,6 +104,7 @@ impl Renderer {
             defaults,
             nulls,
             image_token,
+            escapes,
         })
     }
 
@@ -198,6 +205,13 @@ fn brings_template(body: &Map<'_>) -> bool {
     let hidden =
         body.get("chat_template_kwargs").and_then(Json::as_object).and_then(|map| map.present("chat_template"));
     hidden.or(body.present("chat_template")).is_some()
+}
+
+fn escapes(tokenizer: &Tokenizer) -> Result<Escapes> {
+    let tokens = tokenizer.escapable_tokens().ok_or_else(|| {
+        Error::setup(format!("--escape-special-tokens cannot be kept with this tokenizer ({})", tokenizer.backend()))
+    })?;
+    Escapes::new(tokens)
 }
 
 fn image_token(tokenizer: &Tokenizer, token: &str) -> Result<u32> {

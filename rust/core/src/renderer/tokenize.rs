@@ -1,6 +1,6 @@
 //! `/tokenize` and `/detokenize`.
 
-use super::chat::RenderedText;
+use super::chat::{RenderedText, escaped};
 use super::{Begun, Pending, Renderer, media};
 use crate::conversation::{self, Reading};
 use crate::error::{Error, Result};
@@ -9,24 +9,29 @@ use crate::protocol::chat::check_media_trust;
 use crate::protocol::tokenize::{
     DetokenizeRequest, TokenizeInput, TokenizeRequest, write_detokenize_response, write_tokenize_response,
 };
+use crate::tokenizer::Input;
 
 impl Renderer {
     /// `raw` is the text that `body` was parsed from.
     pub(super) fn tokenize(&self, raw: &[u8], body: &Map<'_>) -> Result<Begun> {
         let request = TokenizeRequest::read(body)?;
-        let encode = |text: &str| self.tokenizer.encode(text, request.add_special_tokens, None);
+        let encode = |text: Input<'_>| self.tokenizer.encode(text, request.add_special_tokens, None);
         if let TokenizeInput::Prompt(text) = &request.input {
             self.check_model(request.model)?;
-            return Ok(Begun::Done(self.answer_tokenize(&request, &encode(text)?)));
+            return Ok(Begun::Done(self.answer_tokenize(&request, &encode((*text).into())?)));
         }
-        let rendered = self.tokenize_text(raw, body)?;
+        let again = |body: &Map<'_>| self.tokenize_text(raw, body);
+        let rendered = match &self.escapes {
+            Some(escapes) => escaped(escapes, body, again)?,
+            None => again(body)?,
+        };
         if rendered.media.is_empty() {
-            return Ok(Begun::Done(self.answer_tokenize(&request, &encode(&rendered.text)?)));
+            return Ok(Begun::Done(self.answer_tokenize(&request, &encode(rendered.input())?)));
         }
-        let placed = media::place(&self.model, body, rendered, |body| self.tokenize_text(raw, body))?;
-        let ids = encode(&placed.text)?;
+        let placed = self.place(body, rendered, again)?;
+        let ids = encode(placed.text.input())?;
         let slots = self.slots(&ids, &placed, false)?;
-        Ok(Begun::Pending(Pending { ids, slots, media: placed.media, options: media::Options::new(body, true) }))
+        Ok(Begun::Pending(Pending { ids, slots, media: placed.text.media, options: media::Options::new(body, true) }))
     }
 
     /// The answer to a request that waited for its media.

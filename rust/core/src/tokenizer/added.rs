@@ -1,5 +1,7 @@
 //! Added tokens: words that are cut out of a text before anything else sees it.
 
+use std::ops::Range;
+
 use aho_corasick::{AhoCorasick, MatchKind};
 use hashbrown::{HashMap, HashSet};
 
@@ -68,7 +70,7 @@ impl AddedTokens {
         Ok(added)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &AddedTokenSpec> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &AddedTokenSpec> + Clone {
         self.tokens.iter()
     }
 
@@ -76,14 +78,14 @@ impl AddedTokens {
         Some(self.tokens[*self.by_content.get(content)?].id)
     }
 
-    /// Cut out the tokens that are matched on the text as it is.
-    pub(super) fn split_raw(&self, text: &str) -> Vec<Part> {
-        split(self.raw.as_ref(), text)
+    /// Cut out the tokens that are matched on the text as it is, but for those that touch `plain`: ascending ranges.
+    pub(super) fn split_raw(&self, text: &str, plain: &[Range<usize>]) -> Vec<Part> {
+        split(self.raw.as_ref(), text, plain)
     }
 
-    /// Cut out the tokens that are matched on normalized text.
-    pub(super) fn split_normalized(&self, text: &str) -> Vec<Part> {
-        split(self.normalized.as_ref(), text)
+    /// The same for tokens that are matched on normalized text.
+    pub(super) fn split_normalized(&self, text: &str, plain: &[Range<usize>]) -> Vec<Part> {
+        split(self.normalized.as_ref(), text, plain)
     }
 
     pub(super) fn has_normalized(&self) -> bool {
@@ -91,9 +93,9 @@ impl AddedTokens {
     }
 }
 
-fn split(matcher: Option<&Matcher>, text: &str) -> Vec<Part> {
+fn split(matcher: Option<&Matcher>, text: &str, plain: &[Range<usize>]) -> Vec<Part> {
     match matcher {
-        Some(matcher) => matcher.split(text),
+        Some(matcher) => matcher.split(text, plain),
         None if text.is_empty() => Vec::new(),
         None => vec![Part::Text { start: 0, end: text.len() }],
     }
@@ -135,13 +137,18 @@ impl Matcher {
         Ok(Some(Self { automaton, rules: tokens.iter().map(|(_, token)| rule(token)).collect() }))
     }
 
-    fn split(&self, text: &str) -> Vec<Part> {
+    fn split(&self, text: &str, plain: &[Range<usize>]) -> Vec<Part> {
         let mut parts = Vec::new();
         // Where the text behind the last token begins.
         let mut done = 0;
-        for found in self.automaton.find_iter(text) {
-            let rule = self.rules[found.pattern()];
-            let (mut start, mut end) = (found.start(), found.end());
+        let begins = std::iter::once(0).chain(plain.iter().map(|range| range.end));
+        let ends = plain.iter().map(|range| range.start).chain(std::iter::once(text.len()));
+        let found = begins.zip(ends).flat_map(|(begin, end)| {
+            let found = self.automaton.find_iter(&text[begin..end]);
+            found.map(move |found| (found.pattern(), begin + found.start(), begin + found.end()))
+        });
+        for (pattern, mut start, mut end) in found {
+            let rule = self.rules[pattern];
             if rule.single_word {
                 let before = text[..start].chars().next_back();
                 let after = text[end..].chars().next();
@@ -195,7 +202,7 @@ mod tests {
 
     fn pieces<'t>(added: &AddedTokens, text: &'t str) -> Vec<(Option<u32>, &'t str)> {
         added
-            .split_raw(text)
+            .split_raw(text, &[])
             .into_iter()
             .map(|part| match part {
                 Part::Text { start, end } => (None, &text[start..end]),
@@ -209,6 +216,23 @@ mod tests {
         let added = added(&[token("<a>", ""), token("known", ""), token("<b>", ""), token("<a>", "s")]);
         let ids: Vec<_> = added.iter().map(|token| (token.content.as_str(), token.id, token.special)).collect();
         assert_eq!(ids, [("<a>", 100, true), ("known", 7, false), ("<b>", 101, false)]);
+    }
+
+    #[test]
+    fn no_token_touches_a_plain_range() {
+        let added = added(&[token("<a>", ""), token("<", "")]);
+        let found = |plain: &[(usize, usize)]| {
+            let plain: Vec<_> = plain.iter().map(|(start, end)| *start..*end).collect();
+            let token = |part: Part| match part {
+                Part::Token { id, start, .. } => Some((id, start)),
+                Part::Text { .. } => None,
+            };
+            added.split_raw("<a><a>x<a>", &plain).into_iter().filter_map(token).collect::<Vec<_>>()
+        };
+        assert_eq!(found(&[]), [(100, 0), (100, 3), (100, 7)]);
+        assert_eq!(found(&[(0, 3)]), [(100, 3), (100, 7)]);
+        assert_eq!(found(&[(2, 4), (8, 9)]), [(101, 0), (101, 7)]);
+        assert_eq!(found(&[(0, 10)]), []);
     }
 
     #[test]

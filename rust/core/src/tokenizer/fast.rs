@@ -1,5 +1,6 @@
 //! BPE without the library: the same ids, some fifty times faster.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
@@ -17,7 +18,7 @@ use super::segment_cache::{MIN_SEGMENT, SegmentCache};
 use super::split::Splitter;
 use super::turbo::{PROBE, Turbo};
 use super::vocabulary::Vocabulary;
-use super::{CacheStats, Encoding, Truncation, class};
+use super::{CacheStats, Encoding, Input, Truncation, class};
 use crate::spec::{PrependScheme, TokenizerSpec};
 
 /// How a text that holds no added token becomes ids.
@@ -116,17 +117,23 @@ impl Fast {
         matches!(&self.model, Model::ByteLevel { turbo, .. } if turbo.wait())
     }
 
-    pub(super) fn encode(&self, text: &str, add_special_tokens: bool, truncation: Option<Truncation>) -> Vec<u32> {
+    pub(super) fn encode(
+        &self,
+        input: Input<'_>,
+        add_special_tokens: bool,
+        truncation: Option<Truncation>,
+    ) -> Vec<u32> {
+        let Input { text, plain } = input;
         let mut ids = Vec::with_capacity(text.len() / 3 + 8);
         if add_special_tokens {
             ids.extend_from_slice(&self.frame.before);
         }
         let first = ids.len();
         let mut scratch = Scratch::default();
-        for part in self.added.split_raw(text) {
+        for part in self.added.split_raw(text, plain) {
             match part {
                 Part::Token { id, .. } => ids.push(id),
-                Part::Text { start, end } => self.segment(&text[start..end], start, &mut scratch, &mut ids),
+                Part::Text { start, end } => self.segment(input, start..end, &mut scratch, &mut ids),
             }
         }
         let added = if add_special_tokens { self.frame.len() } else { 0 };
@@ -143,10 +150,11 @@ impl Fast {
     /// it, or where the post-processor moves them.
     pub(super) fn encode_with_offsets(
         &self,
-        text: &str,
+        input: Input<'_>,
         add_special_tokens: bool,
         truncation: Option<Truncation>,
     ) -> Option<Encoding> {
+        let Input { text, plain } = input;
         let Model::ByteLevel { bpe, .. } = &self.model else { return None };
         if self.frame.trims_offsets || !self.normalizer.keeps(text) {
             return None;
@@ -154,7 +162,7 @@ impl Fast {
         let mut scratch = Scratch::default();
         let mut encoding = Encoding::default();
         let mut position = Position { bytes: text.as_bytes(), at: 0, begun: 0 };
-        for part in self.added.split_raw(text) {
+        for part in self.added.split_raw(text, plain) {
             match part {
                 Part::Token { id, start, end } => {
                     if start < position.at {
@@ -165,7 +173,7 @@ impl Fast {
                 }
                 Part::Text { start, end } => {
                     let first = encoding.ids.len();
-                    self.segment(&text[start..end], start, &mut scratch, &mut encoding.ids);
+                    self.segment(input, start..end, &mut scratch, &mut encoding.ids);
                     for &id in &encoding.ids[first..] {
                         let length = match self.normalized_lengths.get(&id) {
                             Some(&length) => length,
@@ -204,6 +212,11 @@ impl Fast {
         self.added.id(token)
     }
 
+    /// The added tokens' texts, and which are special.
+    pub(super) fn added_tokens(&self) -> impl Iterator<Item = (&str, bool)> + Clone {
+        self.added.iter().map(|token| (token.content.as_str(), token.special))
+    }
+
     /// The ids of the added tokens, and which are special.
     pub(super) fn added_ids(&self) -> Vec<(u32, bool)> {
         self.added.iter().map(|token| (token.id, token.special)).collect()
@@ -232,11 +245,15 @@ impl Fast {
         self.cache.as_ref().map(SegmentCache::stats).unwrap_or_default()
     }
 
-    /// Append the ids of a text between added tokens, which begins at byte `start` of the input.
-    fn segment(&self, text: &str, start: usize, scratch: &mut Scratch, ids: &mut Vec<u32>) {
+    /// Append the ids of a text between added tokens, `range` of the input.
+    fn segment(&self, input: Input<'_>, range: Range<usize>, scratch: &mut Scratch, ids: &mut Vec<u32>) {
+        let (text, start) = (&input.text[range.clone()], range.start);
         // Whether a segment begins the input matters for one way to mark spaces only.
         let begins_input =
             start == 0 && matches!(self.model, Model::Characters { marks: Some(PrependScheme::First), .. });
+        if input.plain.iter().any(|plain| plain.start < range.end && range.start < plain.end) {
+            return self.encode_with_plain(input, range, begins_input, scratch, ids);
+        }
         match &self.cache {
             Some(cache) if text.len() >= MIN_SEGMENT => {
                 cache.get_or_encode(text, begins_input, ids, |ids| {
@@ -252,12 +269,48 @@ impl Fast {
         if !self.added.has_normalized() {
             return self.encode_plain(&text, begins_input, scratch, ids);
         }
-        for part in self.added.split_normalized(&text) {
+        for part in self.added.split_normalized(&text, &[]) {
             match part {
                 Part::Token { id, .. } => ids.push(id),
                 Part::Text { start, end } => {
                     self.encode_plain(&text[start..end], begins_input && start == 0, scratch, ids);
                 }
+            }
+        }
+    }
+
+    /// As `encode_segment`, for a segment with ranges in which no added token is to be found. The cache and the faster
+    /// encoder know segments by their text alone, and are passed by.
+    fn encode_with_plain(
+        &self,
+        input: Input<'_>,
+        range: Range<usize>,
+        begins_input: bool,
+        scratch: &mut Scratch,
+        ids: &mut Vec<u32>,
+    ) {
+        let (mut text, mut plain) = (String::with_capacity(range.len()), Vec::new());
+        let mut done = range.start;
+        for part in input.plain.iter().filter(|part| part.start < range.end && range.start < part.end) {
+            let part = part.start.max(range.start)..part.end.min(range.end);
+            text.push_str(&self.normalizer.normalize(&input.text[done..part.start]));
+            let start = text.len();
+            text.push_str(&self.normalizer.normalize(&input.text[part.clone()]));
+            plain.push(start..text.len());
+            done = part.end;
+        }
+        text.push_str(&self.normalizer.normalize(&input.text[done..range.end]));
+        for part in self.added.split_normalized(&text, &plain) {
+            match part {
+                Part::Token { id, .. } => ids.push(id),
+                Part::Text { start, end } => match &self.model {
+                    Model::ByteLevel { splitter, bpe, .. } => {
+                        encode_words(splitter, bpe, &text[start..end], scratch, ids);
+                    }
+                    Model::Characters { .. } => {
+                        self.encode_plain(&text[start..end], begins_input && start == 0, scratch, ids);
+                    }
+                },
             }
         }
     }

@@ -25,6 +25,7 @@ mod vocabulary;
 mod whole_words;
 mod word_cache;
 
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use self::decode::Decoder;
@@ -48,6 +49,26 @@ pub enum TruncationSide {
 pub struct Truncation {
     pub max_length: usize,
     pub side: TruncationSide,
+}
+
+/// A text to encode.
+#[derive(Debug, Clone, Copy)]
+pub struct Input<'t> {
+    pub text: &'t str,
+    /// Byte ranges, ascending, that no added token may touch: there the text is plain text, whatever it spells.
+    pub plain: &'t [Range<usize>],
+}
+
+impl<'t> From<&'t str> for Input<'t> {
+    fn from(text: &'t str) -> Self {
+        Self { text, plain: &[] }
+    }
+}
+
+impl<'t> From<&'t String> for Input<'t> {
+    fn from(text: &'t String) -> Self {
+        text.as_str().into()
+    }
 }
 
 /// Token ids with the place of each in the text.
@@ -159,26 +180,33 @@ impl Tokenizer {
 
     /// Ids of a text. With `add_special_tokens` the post-processor's tokens are put around them. A bound below the
     /// number of these keeps the text whole, as the library does.
-    pub fn encode(&self, text: &str, add_special_tokens: bool, truncation: Option<Truncation>) -> Result<Vec<u32>> {
+    pub fn encode<'t>(
+        &self,
+        input: impl Into<Input<'t>>,
+        add_special_tokens: bool,
+        truncation: Option<Truncation>,
+    ) -> Result<Vec<u32>> {
+        let input = input.into();
         match &self.implementation {
-            Implementation::Fast(own) => Ok(own.fast.encode(text, add_special_tokens, truncation)),
-            Implementation::General(general) => general.encode(text, add_special_tokens, truncation),
+            Implementation::Fast(own) => Ok(own.fast.encode(input, add_special_tokens, truncation)),
+            Implementation::General(general) => general.encode(unescaped(input)?, add_special_tokens, truncation),
         }
     }
 
     /// As [`Self::encode`], with character offsets, in one pass.
-    pub fn encode_with_offsets(
+    pub fn encode_with_offsets<'t>(
         &self,
-        text: &str,
+        input: impl Into<Input<'t>>,
         add_special_tokens: bool,
         truncation: Option<Truncation>,
     ) -> Result<Encoding> {
+        let input = input.into();
         if let Implementation::Fast(own) = &self.implementation
-            && let Some(encoding) = own.fast.encode_with_offsets(text, add_special_tokens, truncation)
+            && let Some(encoding) = own.fast.encode_with_offsets(input, add_special_tokens, truncation)
         {
             return Ok(encoding);
         }
-        self.library()?.encode_with_offsets(text, add_special_tokens, truncation)
+        self.library()?.encode_with_offsets(unescaped(input)?, add_special_tokens, truncation)
     }
 
     /// Text of ids; ids outside the vocabulary give nothing.
@@ -202,6 +230,14 @@ impl Tokenizer {
     /// The text of vocabulary pieces in a row, as the library's decoder makes it.
     pub(crate) fn decode_pieces(&self, pieces: Vec<String>) -> Result<String> {
         self.library()?.decode_pieces(pieces)
+    }
+
+    /// The added tokens' texts, and which are special, where [`Input::plain`] can be heeded.
+    pub(crate) fn escapable_tokens(&self) -> Option<impl Iterator<Item = (&str, bool)> + Clone> {
+        match &self.implementation {
+            Implementation::Fast(own) => Some(own.fast.added_tokens()),
+            Implementation::General(_) => None,
+        }
     }
 
     /// The ids of the added tokens, and which are special.
@@ -266,6 +302,17 @@ impl Tokenizer {
             Implementation::General(general) => Ok(general),
         }
     }
+}
+
+/// The text for the library, which finds added tokens wherever they are spelled.
+fn unescaped(input: Input<'_>) -> Result<&str> {
+    if !input.plain.is_empty() {
+        return Err(Error::bad_param(
+            "return_token_offsets",
+            "the offsets of this prompt cannot be told: it holds escaped control tokens",
+        ));
+    }
+    Ok(input.text)
 }
 
 /// The mark of a pre-tokenizer that puts one in front of a text, and whose decoder takes it away again.
