@@ -24,6 +24,9 @@ _IMAGE_STATS = (
     "image_cache_entries",
 )
 
+# Of bodies whose images are worth no thread of their own where their pixels are not wanted.
+_MOST_PLANNED_BYTES = 4 << 20
+
 Body: TypeAlias = bytes | bytearray | memoryview
 
 
@@ -148,7 +151,8 @@ class Renderer:
         The answer, or a request that waits for images, which `complete` goes on with. `request_id`
         goes before the body's own, as the header `X-Request-Id` does.
         """
-        return self.native.begin(route, body, request_id)
+        begun = self.native.begin(route, body, request_id)
+        return begun if isinstance(begun, bytes) else self._planned(begun, body)
 
     def begin_short(
         self, route: str, body: bytes, request_id: str | None = None
@@ -157,7 +161,17 @@ class Renderer:
 
         For callers that hold others up meanwhile, such as an event loop.
         """
-        return self.native.begin_short(route, body, request_id)
+        begun = self.native.begin_short(route, body, request_id)
+        if begun is None or isinstance(begun, bytes):
+            return begun
+        return self._planned(begun, body)
+
+    def _planned(self, pending: Pending, body: bytes) -> bytes | Pending:
+        """The answer, if what images' headers say is enough for it, and short work to read."""
+        if not pending.omits_payload or len(body) > _MOST_PLANNED_BYTES or self.images is None:
+            return pending
+        answer = self.images.plan(pending)
+        return pending if answer is None else bytes(answer)
 
     def derender_stream(self, route: str, body: bytes) -> DerenderStream:
         """Begin a stream of `route`: engines' chunks in, a client's chunks out, both JSON."""

@@ -21,6 +21,7 @@ from fastrender.media import (
     RequestBudget,
     decode_rgb,
     read_header,
+    tells_all,
 )
 from fastrender.model_folder.image_processor import ImageProcessing, OptionError, refused_options
 
@@ -69,6 +70,10 @@ class ImagePipeline:
         job.answer.add_done_callback(lambda _: self._places.release())
         job.start()
         return job
+
+    def plan(self, pending: Pending) -> bytes | memoryview | None:
+        """The answer to a request that wants no tensors, if headers are all that it takes."""
+        return None if self.verifies else Job(self, pending).planned()
 
     def close(self) -> None:
         """Take no more work."""
@@ -164,6 +169,18 @@ class Job:
             submit = self._pipeline.submit_fetch if fetched else self._pipeline.submit_work
             submit(self, index)
 
+    def planned(self) -> bytes | memoryview | None:
+        """The answer without any pixel; `None` if something must be fetched or decoded for it."""
+        ready = []
+        for index, medium in enumerate(self._media):
+            if medium.is_empty or not self._pending.is_data(index):
+                return None
+            data = self._data(index)
+            if not tells_all(data):
+                return None
+            ready.append(self._plan(index, data)[1:])
+        return self._pending.finish(ready)
+
     def cancel(self) -> None:
         """Nobody waits for the answer any more: start no further step."""
         self._cancelled = True
@@ -195,35 +212,50 @@ class Job:
     def _image(self, index: int, data: bytes | None) -> tuple[str, Image]:
         medium = self._media[index]
         pipeline = self._pipeline
-        name = None
-        if medium.uuid is not None:
-            name = pipeline.hash_name(medium.uuid, self._io, self._mm)
+        name = self._name(index)
         if medium.is_empty:
             image = pipeline.cache.named(name) if name is not None else None
             if image is None:
                 raise _refused(f"image {index} has no data, and is not known by its uuid")
             return name or "", image
         if data is None:
-            data = self._pending.data(index)
-            assert data is not None, "only data URLs come without a fetch"
-        header = read_header(
-            data, options=self._options, limits=pipeline.limits, budget=self._budget
-        )
-        planned = self._planned(header)
-        omits = self._pending.omits_payload
-        if omits and name is not None and not pipeline.verifies:
-            return name, planned
-        key = pipeline.hash_image(data, header.io_config, self._io, self._mm)
-        if omits and not pipeline.verifies:
-            return name or key, planned
+            data = self._data(index)
+        key, told, planned = self._plan(index, data)
+        if self._pending.omits_payload and not pipeline.verifies:
+            return told, planned
         image = pipeline.cache.get(key) if pipeline.cache.keeps else None
         if image is None:
             decoded = decode_rgb(data, options=self._options, limits=pipeline.limits)
             image = self._processor.process(decoded.rgb, decoded.width, decoded.height)
         pipeline.cache.put(key, image, name)
-        return name or key, image
+        return told, image
 
-    def _planned(self, header: Header) -> Image:
+    def _data(self, index: int) -> bytes:
+        data = self._pending.data(index)
+        assert data is not None, "only data URLs come without a fetch"
+        return data
+
+    def _plan(self, index: int, data: bytes) -> tuple[str, str, Image]:
+        """An image's content hash, the hash that is told, and what its header says.
+
+        The content's is empty where only the told one, of a name, is needed.
+        """
+        pipeline = self._pipeline
+        header = read_header(
+            data, options=self._options, limits=pipeline.limits, budget=self._budget
+        )
+        planned = self._checked(header)
+        name = self._name(index)
+        if name is not None and self._pending.omits_payload and not pipeline.verifies:
+            return "", name, planned
+        key = pipeline.hash_image(data, header.io_config, self._io, self._mm)
+        return key, name or key, planned
+
+    def _name(self, index: int) -> str | None:
+        uuid = self._media[index].uuid
+        return None if uuid is None else self._pipeline.hash_name(uuid, self._io, self._mm)
+
+    def _checked(self, header: Header) -> Image:
         """What is known before any pixel is; refuses what no prompt could hold."""
         planned = self._processor.plan(header.width, header.height)
         most = self._pipeline.limits.image_pixels

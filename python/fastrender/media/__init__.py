@@ -7,7 +7,7 @@ for what its URL gave.
 
 from fastrender.media.decode import Decoded, decode_rgb
 from fastrender.media.fetch import Fetcher
-from fastrender.media.header import Header, read_header
+from fastrender.media.header import Header, read_header, tells_all
 from fastrender.media.limits import MediaLimits, RequestBudget
 from fastrender.media.options import DecodeOptions
 
@@ -20,4 +20,5 @@ __all__ = [
     "RequestBudget",
     "decode_rgb",
     "read_header",
+    "tells_all",
 ]

@@ -19,7 +19,8 @@ _DEFAULT_LIMITS = MediaLimits()
 _TELLING = frozenset(["JPEG", "MPO", "WEBP", "GIF", "BMP", "DIB"])
 # Where Pillow looks for EXIF data, and with it the orientation.
 _TURNING_INFO = frozenset(["exif", "Raw profile type exif", "XML:com.adobe.xmp", "xmp"])
-_PNG_SIGNATURE_BYTES = 8
+_JPEG_SIGNATURE = b"\xff\xd8\xff"
+_PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _PNG_CHUNK_OVERHEAD = 12
 _PNG_TEXT = frozenset([b"tEXt", b"zTXt", b"iTXt"])
 _PNG_HARMLESS = frozenset([b"IDAT", b"IEND", b"tIME"])
@@ -68,6 +69,13 @@ def read_header(
         return Header(width, height, name, image.mode, io_config)
 
 
+def tells_all(data: bytes) -> bool:
+    """Whether `read_header` decodes no pixel of what begins as this does."""
+    return data.startswith(_JPEG_SIGNATURE) or (
+        data.startswith(_PNG_SIGNATURE) and _png_is_telling(data)
+    )
+
+
 def _turned_size(image: Image.Image) -> tuple[int, int]:
     # The same data on the smallest image that shows whether it was turned: EXIF data that cannot be
     # written back turns nothing, which only trying tells.
@@ -83,7 +91,7 @@ def _turned_size(image: Image.Image) -> tuple[int, int]:
 
 def _png_is_telling(data: bytes) -> bool:
     """Whether nothing behind a PNG's pixels bears on its size, transparency or orientation."""
-    position = _PNG_SIGNATURE_BYTES
+    position = len(_PNG_SIGNATURE)
     behind = False
     while position + _PNG_CHUNK_OVERHEAD <= len(data):
         length, kind = struct.unpack_from(">I4s", data, position)

@@ -149,7 +149,7 @@ impl Image {
     /// Bytes that this holds.
     #[getter]
     fn nbytes(&self) -> usize {
-        self.processed.as_ref().map_or(0, |processed| processed.head().len())
+        self.processed.as_ref().map_or(0, |processed| processed.held_bytes())
     }
 }
 

@@ -1,7 +1,8 @@
 //! Cutting an image into patches, in the order of Qwen's vision towers.
 //!
 //! Source: multimodal.md §2.7. Blocks of `merge × merge` patches follow each other in rows; inside a block its patches
-//! follow each other in rows. A patch is `[channel][frame][y][x]`, and a still image shows the same frame each time.
+//! follow each other in rows. A patch is `[channel][frame][y][x]`, and a still image shows the same frame each time: here
+//! it is written once, `[channel][y][x]`.
 
 #![expect(clippy::inline_always, reason = "code is compiled for AVX2 only where it is inlined into the dispatch")]
 
@@ -93,9 +94,7 @@ impl<'a> Patchifier<'a> {
                 Some(LookupTable::Wide16(table)) => through(&table[channel], bytes, wide),
                 Some(LookupTable::Wide32(table)) => through(&table[channel], bytes, wide),
             };
-            for _ in 0..patches.frames {
-                out.extend_from_slice(elements);
-            }
+            out.extend_from_slice(elements);
         }
     }
 }
@@ -125,15 +124,16 @@ mod tests {
 
     /// By the definition, one element after another.
     fn slowly(pixels: &[u8], width: usize, height: usize, patches: Patches) -> Vec<u8> {
-        let Patches { patch, merge, frames } = patches;
+        let Patches { patch, merge, .. } = patches;
         let mut out = Vec::new();
         let (down, across) = (height / patch / merge, width / patch / merge);
+        let plane = patch * patch;
         for index in 0..down * across * merge * merge {
             let (block, inside) = (index / (merge * merge), index % (merge * merge));
             let top = (block / across * merge + inside / merge) * patch;
             let left = (block % across * merge + inside % merge) * patch;
-            for element in 0..patches.elements() {
-                let (channel, at) = (element / (frames * patch * patch), element % (patch * patch));
+            for element in 0..3 * plane {
+                let (channel, at) = (element / plane, element % plane);
                 out.push(pixels[((top + at / patch) * width + left + at % patch) * 3 + channel]);
             }
         }

@@ -11,6 +11,7 @@ use super::size::SizeRule;
 use super::weights::{Filter, Flavour};
 use super::{Rgb, Size};
 use crate::error::{Error, Result};
+use crate::wire::base64;
 use crate::wire::item::{Data, Field, Tensor, write_data, write_element_head, write_field, write_tensor_head};
 use crate::wire::msgpack::write_map_head;
 
@@ -73,14 +74,24 @@ pub struct Plan {
 
 /// A finished image: its item, all but the part that depends on the other images of the request.
 ///
-/// The item is [`Self::head`] followed by [`Self::tail`].
+/// The item is what [`Self::encode_head`] gives, followed by [`Self::tail`]. A still image's frames are all the same, so
+/// one of them is kept, and repeated as it goes out.
 #[derive(Debug, Clone)]
 pub struct Processed {
     plan: Plan,
-    head: Vec<u8>,
-    pixels_at: usize,
+    /// The item up to its first pixel.
+    opening: Vec<u8>,
+    /// One frame of each patch and channel after the other.
+    planes: Vec<u8>,
+    /// Bytes of one frame of one channel of a patch.
+    plane: usize,
+    /// Times that each goes out.
+    frames: usize,
     grid_name: String,
 }
+
+/// Bytes of pixels that are repeated at once: small enough to stay in the nearest cache.
+const REPEATED_BYTES: usize = 12 << 10;
 
 impl Plan {
     /// Rows of the pixel tensor: patches.
@@ -130,20 +141,22 @@ impl ImageProcessor {
         let bytes = bytes.filter(|bytes| u32::try_from(*bytes).is_ok());
         let bytes = bytes.ok_or_else(|| Error::bad_request(format!("an image of {rows} patches is too large")))?;
 
-        let mut head = Vec::with_capacity(bytes + 128);
-        write_map_head(&mut head, 2);
-        write_element_head(&self.spec.fields.pixels, &mut head);
-        write_tensor_head(self.spec.dtype.name(), &[rows, elements as u64], bytes, &mut head);
-        let pixels_at = head.len();
+        let mut opening = Vec::with_capacity(128);
+        write_map_head(&mut opening, 2);
+        write_element_head(&self.spec.fields.pixels, &mut opening);
+        write_tensor_head(self.spec.dtype.name(), &[rows, elements as u64], bytes, &mut opening);
+        let Patches { patch, frames, .. } = self.patches;
+        let mut planes = Vec::with_capacity(bytes / frames);
         let mut patchifier = Patchifier::new(self.patches, self.table.as_ref());
         let method = (self.spec.filter, self.spec.flavour);
         RESIZER.with_borrow_mut(|resizer| {
             resizer.strips(image, plan.resized, method, self.patches.strip_rows(), |strip| {
-                patchifier.append(strip, plan.resized.width, &mut head);
+                patchifier.append(strip, plan.resized.width, &mut planes);
             });
         });
-        debug_assert_eq!(head.len(), pixels_at + bytes);
-        Ok(Processed { plan, head, pixels_at, grid_name: self.spec.fields.grid.clone() })
+        debug_assert_eq!(planes.len() * frames, bytes);
+        let plane = patch * patch * self.spec.dtype.bytes();
+        Ok(Processed { plan, opening, planes, plane, frames, grid_name: self.spec.fields.grid.clone() })
     }
 }
 
@@ -153,13 +166,40 @@ impl Processed {
     }
 
     /// The pixel tensor: `[rows, elements]`, little-endian.
-    pub fn pixels(&self) -> &[u8] {
-        &self.head[self.pixels_at..]
+    pub fn pixels(&self) -> Vec<u8> {
+        let mut pixels = Vec::with_capacity(self.planes.len() * self.frames);
+        self.repeat(&self.planes, &mut pixels);
+        pixels
     }
 
-    /// The item from its beginning to its last pixel. All of the memory that this holds, but for a few bytes.
-    pub fn head(&self) -> &[u8] {
-        &self.head
+    /// Bytes of memory that this holds.
+    pub fn held_bytes(&self) -> usize {
+        self.opening.len() + self.planes.len()
+    }
+
+    /// Bytes of the item from its beginning to its last pixel.
+    pub fn head_bytes(&self) -> usize {
+        self.opening.len() + self.planes.len() * self.frames
+    }
+
+    /// Append the base64 of the item from its beginning to its last pixel.
+    pub fn encode_head(&self, encoder: &mut base64::Encoder<'_>) {
+        encoder.push(&self.opening);
+        let at_once = (REPEATED_BYTES / (self.plane * self.frames)).max(1) * self.plane;
+        let mut repeated = Vec::with_capacity(at_once * self.frames);
+        for planes in self.planes.chunks(at_once) {
+            repeated.clear();
+            self.repeat(planes, &mut repeated);
+            encoder.push(&repeated);
+        }
+    }
+
+    fn repeat(&self, planes: &[u8], out: &mut Vec<u8>) {
+        for plane in planes.chunks_exact(self.plane) {
+            for _ in 0..self.frames {
+                out.extend_from_slice(plane);
+            }
+        }
     }
 
     /// Append the rest of the item. `rows` are those of each image of the batch ([`Plan::rows`]), this one's included.
@@ -211,7 +251,13 @@ mod tests {
         let plan = Plan { resized: Size::new(96, 64), grid: [1, 4, 6], tokens: 6 };
         assert_eq!(processed.plan(), plan);
         assert_eq!(processed.pixels(), vec![9; 24 * 1536]);
-        let mut bytes = processed.head().to_vec();
+        let mut text = Vec::new();
+        let mut encoder = base64::Encoder::new(&mut text);
+        processed.encode_head(&mut encoder);
+        encoder.finish();
+        let mut bytes = Vec::new();
+        base64::decode(&text, base64::Wrapping::Refused, &mut bytes).unwrap();
+        assert_eq!(bytes.len(), processed.head_bytes());
         processed.tail([8, 24], &mut bytes);
         let item = Item::parse(&bytes).unwrap();
         assert_eq!(item.elements[0].field, Field::flat_from_sizes([8, 24], 0));

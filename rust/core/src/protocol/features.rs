@@ -10,7 +10,7 @@ use crate::conversation::Modality;
 use crate::image::Processed;
 use crate::json::write_str;
 use crate::placeholder::PlaceholderRange;
-use crate::wire::base64::{self, encoded_length};
+use crate::wire::base64::{Encoder, encoded_length};
 
 /// One medium.
 #[derive(Debug, Clone, Copy)]
@@ -47,7 +47,7 @@ impl Features<'_> {
 
     /// Bytes that [`Self::write`] needs at most.
     pub fn size(&self) -> usize {
-        let item = |item: &Feature<'_>| 1024 + item.processed.map_or(0, |image| encoded_length(image.head().len()));
+        let item = |item: &Feature<'_>| 1024 + item.processed.map_or(0, |image| encoded_length(image.head_bytes()));
         self.items.iter().map(item).sum()
     }
 
@@ -73,13 +73,18 @@ impl Features<'_> {
             let mut rest = Vec::new();
             self.write_lists(object.key("kwargs_data"), |out, item| {
                 rest.clear();
-                let image = item.processed.inspect(|image| image.tail(rows.iter().copied(), &mut rest));
-                write_base64(&[image.map_or(&[], Processed::head), &rest], out);
+                write_base64(out, |encoder| {
+                    if let Some(image) = item.processed {
+                        image.encode_head(encoder);
+                        image.tail(rows.iter().copied(), &mut rest);
+                    }
+                    encoder.push(&rest);
+                });
             });
             self.write_lists(object.key("mm_metadata"), |out, item| {
                 rest.clear();
                 item.processed.inspect(|image| image.metadata(&mut rest));
-                write_base64(&[&rest], out);
+                write_base64(out, |encoder| encoder.push(&rest));
             });
         }
         object.end();
@@ -104,8 +109,10 @@ impl Features<'_> {
     }
 }
 
-fn write_base64(pieces: &[&[u8]], out: &mut Vec<u8>) {
+fn write_base64(out: &mut Vec<u8>, push: impl FnOnce(&mut Encoder<'_>)) {
     out.push(b'"');
-    base64::encode(pieces, out);
+    let mut encoder = Encoder::new(out);
+    push(&mut encoder);
+    encoder.finish();
     out.push(b'"');
 }
