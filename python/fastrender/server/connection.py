@@ -15,11 +15,11 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from fastrender._native import read_plain_request
 from fastrender.server.answers import Answer, refusal
 from fastrender.server.app import Application
-from fastrender.server.render import MOST_SHORT_BYTES
+from fastrender.server.render import MOST_GLANCED_BYTES
 
 _MOST_HEAD_BYTES = 64 << 10
 _HEAD_SECONDS = 30.0
-_MOST_PLAIN_BYTES = MOST_SHORT_BYTES + (4 << 10)
+_MOST_PLAIN_BYTES = MOST_GLANCED_BYTES + (4 << 10)
 
 
 class Connection(HttpToolsProtocol):

@@ -31,8 +31,10 @@ RENDER_ROUTES = {
     "/tokenize": "tokenize",
     "/detokenize": "detokenize",
 }
-# Larger bodies are not even looked at on the event loop; the renderer's own bounds are tighter.
+# Larger bodies of text are not worked on on the event loop; the renderer's own bounds are tighter.
 MOST_SHORT_BYTES = 32 << 10
+# Larger bodies are not even looked at there, though most of them may be an image's data.
+MOST_GLANCED_BYTES = 512 << 10
 _JSON = b"application/json"
 
 logger = logging.getLogger("fastrender.server")
@@ -104,7 +106,7 @@ class RenderRoute:
         """The answer to a plain request of short work, counted; `None` for any other."""
         started = time.perf_counter()
         size = len(body)
-        if size > MOST_SHORT_BYTES or size > self._most_bytes:
+        if size > MOST_GLANCED_BYTES or size > self._most_bytes:
             return None
         answer = self._answer_short(body, request_id)
         if not isinstance(answer, Answer):
@@ -191,7 +193,7 @@ class RenderRoute:
 
     async def _answer(self, body: bytes, request_id: bytes | None, receive: Receive) -> Answer:
         name = None if request_id is None else request_id.decode("latin-1")
-        short = self._answer_short(body, name) if len(body) <= MOST_SHORT_BYTES else None
+        short = self._answer_short(body, name) if len(body) <= MOST_GLANCED_BYTES else None
         if isinstance(short, Answer):
             return short
         try:

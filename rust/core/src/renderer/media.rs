@@ -75,6 +75,30 @@ impl PendingMedia {
     }
 }
 
+/// Bytes of a body, not read yet, that look like the data of `data:` URLs.
+pub(super) fn likely_data_bytes(body: &[u8]) -> usize {
+    const MARK: &[u8] = b";base64,";
+    let (mut bytes, mut rest) = (0, body);
+    while let Some(at) = memchr::memmem::find(rest, MARK) {
+        let data = &rest[at + MARK.len()..];
+        let length = memchr::memchr(b'"', data).unwrap_or(data.len());
+        bytes += length;
+        rest = &data[length..];
+    }
+    bytes
+}
+
+/// Bytes of the `data:` URLs of a chat request's parts, which reach no template.
+pub(super) fn data_bytes(body: &Map<'_>) -> usize {
+    let messages = body.get("messages").and_then(Json::as_array).unwrap_or_default();
+    let contents = messages.iter().filter_map(|message| message.as_object()?.get("content")?.as_array());
+    let urls = contents.flatten().filter_map(|part| {
+        let url = part.as_object()?.get("image_url")?;
+        url.as_str().or_else(|| url.as_object()?.get("url")?.as_str())
+    });
+    urls.filter(|url| is_data(url.as_bytes())).map(str::len).sum()
+}
+
 fn is_data(url: &[u8]) -> bool {
     const SCHEME: &[u8] = b"data:";
     url.get(..SCHEME.len()).is_some_and(|scheme| scheme.eq_ignore_ascii_case(SCHEME))
@@ -227,5 +251,23 @@ impl Renderer {
             )));
         }
         Ok(slots)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_of_media_is_told_from_text() {
+        let body = r#"{"messages": [{"role": "user", "content": [
+            {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
+            {"type": "image_url", "image_url": "data:,x"},
+            {"type": "image_url", "image_url": "http://a/;base64,AA"},
+            {"type": "text", "text": "data:image/png;base64,AAAAA"}]}]}"#;
+        assert_eq!(likely_data_bytes(body.as_bytes()), 4 + 2 + 5);
+        let Json::Object(map) = Json::parse(body).unwrap() else { panic!("no object") };
+        assert_eq!(data_bytes(&map), 26 + 7);
+        assert_eq!(likely_data_bytes(b";base64,;base64,AA"), 10);
     }
 }

@@ -126,12 +126,12 @@ impl Renderer {
 
     /// Serve one body. `request_id` is the `X-Request-Id` header, which goes before the body's.
     pub fn begin(&self, route: Route, body: &[u8], request_id: Option<&str>, effort: Effort) -> Result<Begun> {
-        if effort == Effort::Short && body.len() > self.short_bytes() {
+        if effort == Effort::Short && body.len() - media::likely_data_bytes(body) > self.short_bytes() {
             return Ok(Begun::Lengthy);
         }
         let raw = body;
         let (body, values) = parse_body(raw)?;
-        if effort == Effort::Short && !self.is_short(&body, values) {
+        if effort == Effort::Short && !(self.is_short(&body, values) && self.has_little_text(raw, &body)) {
             return Ok(Begun::Lengthy);
         }
         match route {
@@ -170,6 +170,11 @@ impl Renderer {
 
     fn short_bytes(&self) -> usize {
         if self.tokenizer.is_fast() { SHORT_BYTES } else { SHORT_BYTES_GENERAL }
+    }
+
+    /// What looked like a medium's data may have been text after all.
+    fn has_little_text(&self, raw: &[u8], body: &Map<'_>) -> bool {
+        raw.len() <= self.short_bytes() || raw.len() - media::data_bytes(body) <= self.short_bytes()
     }
 
     fn is_short(&self, body: &Map<'_>, values: usize) -> bool {
