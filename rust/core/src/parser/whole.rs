@@ -2,7 +2,7 @@
 //!
 //! Source: parsers.md §3.3, §3.4, §3.6.
 
-use super::format::{Trim, WholeContent};
+use super::format::{ToolFormat, Trim, WholeContent};
 use super::ids;
 use super::request::{Message, ToolCall};
 use super::schema::typed_members;
@@ -10,6 +10,7 @@ use super::sink::{Kind, Sink};
 use super::stream::Rules;
 use crate::error::Result;
 use crate::json::{Json, Map, python_dumps, python_dumps_unicode};
+use crate::protocol::tools::ToolChoice;
 
 pub(crate) struct Whole<'a> {
     rules: Rules<'a>,
@@ -23,9 +24,13 @@ pub(crate) struct Whole<'a> {
     /// A message began since text was added to the reasoning, to the content.
     apart: (bool, bool),
     calls: Vec<Call>,
+    in_call: bool,
+    /// Something was opened as a call and is none.
+    spoilt: bool,
 }
 
 #[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 struct Call {
     name: String,
     id: Option<String>,
@@ -36,6 +41,7 @@ struct Call {
     by_key: bool,
     open: Option<(String, Kind, String)>,
     cut: bool,
+    broken: bool,
 }
 
 impl<'a> Whole<'a> {
@@ -50,6 +56,8 @@ impl<'a> Whole<'a> {
             called: false,
             apart: (false, false),
             calls: Vec::new(),
+            in_call: false,
+            spoilt: false,
         }
     }
 
@@ -61,8 +69,12 @@ impl<'a> Whole<'a> {
     pub(crate) fn message(mut self, finish_reason: &dyn Fn(bool) -> String) -> Message {
         let mut calls = std::mem::take(&mut self.calls);
         calls.retain(|call| !call.unknown && !self.rules.ignores_calls);
-        let spoilt = calls.iter().any(|call| !call.cut && Json::parse(&call.raw).is_err());
-        let content = if self.rules.format.is_some_and(|format| format.whole.all_or_nothing) && spoilt {
+        let is_spoilt = |call: &Call| call.broken || (!call.cut && Json::parse(&call.raw).is_err());
+        let spoilt = !calls.is_empty() && (self.spoilt || calls.iter().any(is_spoilt));
+        // The arguments of a named tool are whatever the model wrote.
+        let named = matches!(self.rules.request.tool_choice, ToolChoice::Named(_));
+        let all_or_nothing = |format: &ToolFormat| format.whole.all_or_nothing && !(named && format.forced_json);
+        let content = if self.rules.format.is_some_and(all_or_nothing) && spoilt {
             calls.clear();
             std::mem::take(&mut self.raw)
         } else {
@@ -94,7 +106,7 @@ impl<'a> Whole<'a> {
             reasoning = None;
         }
         if self.rules.request.forces_calls() && self.rules.keeps_calls {
-            content.get_or_insert_default();
+            content = Some(content.filter(|text| !text.trim().is_empty()).unwrap_or_default());
         }
         Message { reasoning, content, finish_reason: finish_reason(!tool_calls.is_empty()), tool_calls }
     }
@@ -110,6 +122,10 @@ impl<'a> Whole<'a> {
         let text = match rules.whole {
             WholeContent::Before => self.before.clone(),
             WholeContent::Around => all(),
+            WholeContent::Lines => {
+                let sides = [self.before.trim(), self.after.trim()];
+                sides.into_iter().filter(|side| !side.is_empty()).collect::<Vec<_>>().join("\n")
+            }
             WholeContent::Nothing => return String::new(),
         };
         match rules.trim {
@@ -192,7 +208,7 @@ impl Sink for Whole<'_> {
     }
 
     fn call(&mut self, name: &str, id: Option<&str>, by_key: bool) {
-        self.called = true;
+        (self.called, self.in_call) = (true, true);
         self.calls.push(Call {
             name: name.to_owned(),
             id: id.map(str::to_owned),
@@ -234,7 +250,15 @@ impl Sink for Whole<'_> {
         Ok(())
     }
 
+    fn broken(&mut self) {
+        match self.calls.last_mut().filter(|_| self.in_call) {
+            Some(call) => call.broken = true,
+            None => self.spoilt = true,
+        }
+    }
+
     fn call_end(&mut self, cut: bool) -> Result<()> {
+        self.in_call = false;
         if !cut {
             self.value_end()?;
         }
