@@ -2,7 +2,7 @@
 //!
 //! Source: parsers.md §3.3, §3.4, §3.6.
 
-use super::format::{ToolFormat, Trim, WholeContent};
+use super::format::{Trim, WholeContent};
 use super::ids;
 use super::request::{Message, ToolCall};
 use super::schema::typed_members;
@@ -61,6 +61,12 @@ impl<'a> Whole<'a> {
         }
     }
 
+    /// All text is the arguments of the tool that the request names: whatever the model wrote.
+    fn is_named(&self) -> bool {
+        let named = matches!(self.rules.request.tool_choice, ToolChoice::Named(_));
+        named && self.rules.format.is_some_and(|format| format.forced_json)
+    }
+
     fn last(&mut self) -> Option<&mut Call> {
         self.calls.last_mut()
     }
@@ -71,10 +77,8 @@ impl<'a> Whole<'a> {
         calls.retain(|call| !call.unknown && !self.rules.ignores_calls);
         let is_spoilt = |call: &Call| call.broken || (!call.cut && Json::parse(&call.raw).is_err());
         let spoilt = !calls.is_empty() && (self.spoilt || calls.iter().any(is_spoilt));
-        // The arguments of a named tool are whatever the model wrote.
-        let named = matches!(self.rules.request.tool_choice, ToolChoice::Named(_));
-        let all_or_nothing = |format: &ToolFormat| format.whole.all_or_nothing && !(named && format.forced_json);
-        let content = if self.rules.format.is_some_and(all_or_nothing) && spoilt {
+        let all_or_nothing = self.rules.format.is_some_and(|format| format.whole.all_or_nothing);
+        let content = if all_or_nothing && spoilt && !self.is_named() {
             calls.clear();
             std::mem::take(&mut self.raw)
         } else {
@@ -142,6 +146,9 @@ impl<'a> Whole<'a> {
             let wrapped = lone.filter(|(key, _)| self.rules.may_wrap(&call.name, key));
             let inner = wrapped.and_then(|(_, value)| self.rules.unwrapped(&call.name, value));
             return python_dumps_unicode(&inner.unwrap_or_else(|| Json::Object(call.members.clone())));
+        }
+        if self.is_named() {
+            return call.raw.clone();
         }
         let spelling = self.rules.format.map(|format| format.whole.clone()).unwrap_or_default();
         let raw = call.raw.trim();
