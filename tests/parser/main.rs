@@ -6,6 +6,7 @@ mod formats;
 mod known_bugs;
 mod properties;
 mod reasoning;
+mod review;
 mod structural_tags;
 mod support;
 mod writers;

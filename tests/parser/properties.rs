@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use fastrender_core::json::Json;
 use fastrender_core::parser::{Deltas, Parser, Piece};
 use proptest::prelude::*;
 
@@ -137,7 +136,8 @@ fn check_chunks(
     );
     // A whole text is the same machine: the same calls are begun.
     let whole = case.whole();
-    let spoilt = once.calls.iter().any(|(_, arguments)| Json::parse(arguments).is_err()) && whole.calls.is_empty();
+    // Where one is broken, and a format is all or nothing, the text is left as it is.
+    let spoilt = whole.calls.is_empty() && !whole.content.is_empty() && text.ends_with(&whole.content);
     if !spoilt && !matches!(writer.name, "llama3_json" | "olmo3" | "hunyuan_a13b") {
         let names = |calls: &[(String, String)]| calls.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
         prop_assert_eq!(names(&whole.calls), names(&once.calls), "{} {:?} whole: {:?}", writer.name, reasoning, text);

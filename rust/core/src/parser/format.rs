@@ -170,6 +170,7 @@ pub enum Values {
 /// What becomes of the text beside calls.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact about a format, not a state")]
 pub struct ContentRules {
     /// Blank text before the first call is dropped.
     #[serde(default)]
@@ -185,6 +186,9 @@ pub struct ContentRules {
     /// Markers that are swallowed where they make no sense.
     #[serde(default)]
     pub swallow: Vec<String>,
+    /// A closer of reasoning is swallowed even where reasoning is off.
+    #[serde(default)]
+    pub swallow_thinking: bool,
     /// The model tends to write the calls again after their end marker.
     #[serde(default)]
     pub echoes: bool,
@@ -196,6 +200,8 @@ pub enum WholeContent {
     #[default]
     Before,
     Around,
+    /// The same without blanks around each side, on a line of its own.
+    Lines,
     Nothing,
 }
 

@@ -104,7 +104,9 @@ impl Grammar {
             grammar.harmony = super::body::harmony_markers(has_token);
         }
         if let Some(format) = reasoning {
-            grammar.add_reasoning(variant, format, &builder);
+            let swallows =
+                variant.tools == Tools::Native && tools.is_some_and(|format| format.content.swallow_thinking);
+            grammar.add_reasoning(variant, format, swallows, &builder);
         }
         match (variant.tools, tools) {
             (Tools::Native, Some(format)) => grammar.add_tools(variant, format, reference_streams, builder),
@@ -117,7 +119,8 @@ impl Grammar {
         grammar
     }
 
-    fn add_reasoning(&mut self, variant: Variant, format: &ReasoningFormat, builder: &Builder<'_>) {
+    /// `swallows`: closers in content are no text although reasoning is off.
+    fn add_reasoning(&mut self, variant: Variant, format: &ReasoningFormat, swallows: bool, builder: &Builder<'_>) {
         if variant.reasoning {
             self.reasoning = builder.set(&[
                 (&format.close, Role::ThinkClose),
@@ -128,7 +131,7 @@ impl Grammar {
                 format.open.iter().for_each(|text| self.content.add(text, Role::ThinkOpen, (builder.has_token)(text)));
             }
         }
-        let swallowed = if variant.reasoning && format.swallow_close { &format.close[..] } else { &[] };
+        let swallowed = if (variant.reasoning || swallows) && format.swallow_close { &format.close[..] } else { &[] };
         let tags = if variant.reasoning { &format.content_tags[..] } else { &[] };
         for text in swallowed.iter().chain(tags) {
             self.content.add(text, Role::Swallow, (builder.has_token)(text));

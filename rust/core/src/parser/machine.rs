@@ -60,7 +60,11 @@ impl Machine<'_> {
         if self.state.phase == Phase::Harmony {
             return self.harmony_token(text, special);
         }
-        let role = self.grammar.set(self.state.phase).and_then(|set| set.token(text));
+        let mut role = self.grammar.set(self.state.phase).and_then(|set| set.token(text));
+        if role.is_none() && self.state.phase == Phase::AfterBare {
+            self.state.phase = Phase::Content;
+            role = self.grammar.set(self.state.phase).and_then(|set| set.token(text));
+        }
         let Some(role) = role else {
             // Special tokens that no format looks for are no text.
             return if special && !(self.known)(text) { Ok(()) } else { self.text(text) };
@@ -200,6 +204,10 @@ impl Machine<'_> {
             }
             Phase::Value => self.value_text(text)?,
             Phase::ValueOpen if !text.trim().is_empty() => self.state.phase = Phase::Between,
+            // A bracket too many is a slip.
+            Phase::Trailer if !text.trim_matches(|c: char| c.is_whitespace() || matches!(c, '}' | ']')).is_empty() => {
+                self.sink.broken();
+            }
             _ => {}
         }
         Ok(())
@@ -265,6 +273,9 @@ impl Machine<'_> {
                     return Ok(());
                 }
                 let made_text = self.finish_body(false);
+                if self.state.in_call && !self.has_arguments() {
+                    self.sink.broken();
+                }
                 self.end_call(true)?;
                 if made_text && matches!(role, Role::CallClose | Role::SectionClose) {
                     // What it closes turned out to be text.

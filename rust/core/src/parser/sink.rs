@@ -41,6 +41,8 @@ pub(crate) trait Sink {
     fn key(&mut self, key: &str, kind: Kind) -> Result<()>;
     fn value(&mut self, text: &str) -> Result<()>;
     fn value_end(&mut self) -> Result<()>;
+    /// The open call, or what should have been one, goes on otherwise than a call can.
+    fn broken(&mut self);
     /// The call is over; or, cut off, it never will be.
     fn call_end(&mut self, cut: bool) -> Result<()>;
 }

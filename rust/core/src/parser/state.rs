@@ -175,6 +175,8 @@ pub(crate) struct ObjectState {
     /// Arguments that came before the name, or that are a string.
     pub(crate) arguments: String,
     pub(crate) arguments_seen: bool,
+    /// There is a member that is neither.
+    pub(crate) others: bool,
     /// The value that is being read is a string.
     pub(crate) string: bool,
 }

@@ -305,6 +305,8 @@ impl Sink for Stream<'_> {
         Ok(())
     }
 
+    fn broken(&mut self) {}
+
     fn call_end(&mut self, cut: bool) -> Result<()> {
         let escape = std::mem::take(&mut self.state.escape);
         if !escape.is_empty() && !self.state.dropped {

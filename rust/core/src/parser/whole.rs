@@ -10,6 +10,7 @@ use super::sink::{Kind, Sink};
 use super::stream::Rules;
 use crate::error::Result;
 use crate::json::{Json, Map, python_dumps, python_dumps_unicode};
+use crate::protocol::tools::ToolChoice;
 
 pub(crate) struct Whole<'a> {
     rules: Rules<'a>,
@@ -23,9 +24,13 @@ pub(crate) struct Whole<'a> {
     /// A message began since text was added to the reasoning, to the content.
     apart: (bool, bool),
     calls: Vec<Call>,
+    in_call: bool,
+    /// Something was opened as a call and is none.
+    spoilt: bool,
 }
 
 #[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 struct Call {
     name: String,
     id: Option<String>,
@@ -36,6 +41,7 @@ struct Call {
     by_key: bool,
     open: Option<(String, Kind, String)>,
     cut: bool,
+    broken: bool,
 }
 
 impl<'a> Whole<'a> {
@@ -50,7 +56,15 @@ impl<'a> Whole<'a> {
             called: false,
             apart: (false, false),
             calls: Vec::new(),
+            in_call: false,
+            spoilt: false,
         }
+    }
+
+    /// All text is the arguments of the tool that the request names: whatever the model wrote.
+    fn is_named(&self) -> bool {
+        let named = matches!(self.rules.request.tool_choice, ToolChoice::Named(_));
+        named && self.rules.format.is_some_and(|format| format.forced_json)
     }
 
     fn last(&mut self) -> Option<&mut Call> {
@@ -61,8 +75,10 @@ impl<'a> Whole<'a> {
     pub(crate) fn message(mut self, finish_reason: &dyn Fn(bool) -> String) -> Message {
         let mut calls = std::mem::take(&mut self.calls);
         calls.retain(|call| !call.unknown && !self.rules.ignores_calls);
-        let spoilt = calls.iter().any(|call| !call.cut && Json::parse(&call.raw).is_err());
-        let content = if self.rules.format.is_some_and(|format| format.whole.all_or_nothing) && spoilt {
+        let is_spoilt = |call: &Call| call.broken || (!call.cut && Json::parse(&call.raw).is_err());
+        let spoilt = !calls.is_empty() && (self.spoilt || calls.iter().any(is_spoilt));
+        let all_or_nothing = self.rules.format.is_some_and(|format| format.whole.all_or_nothing);
+        let content = if all_or_nothing && spoilt && !self.is_named() {
             calls.clear();
             std::mem::take(&mut self.raw)
         } else {
@@ -94,7 +110,7 @@ impl<'a> Whole<'a> {
             reasoning = None;
         }
         if self.rules.request.forces_calls() && self.rules.keeps_calls {
-            content.get_or_insert_default();
+            content = Some(content.filter(|text| !text.trim().is_empty()).unwrap_or_default());
         }
         Message { reasoning, content, finish_reason: finish_reason(!tool_calls.is_empty()), tool_calls }
     }
@@ -110,6 +126,10 @@ impl<'a> Whole<'a> {
         let text = match rules.whole {
             WholeContent::Before => self.before.clone(),
             WholeContent::Around => all(),
+            WholeContent::Lines => {
+                let sides = [self.before.trim(), self.after.trim()];
+                sides.into_iter().filter(|side| !side.is_empty()).collect::<Vec<_>>().join("\n")
+            }
             WholeContent::Nothing => return String::new(),
         };
         match rules.trim {
@@ -126,6 +146,9 @@ impl<'a> Whole<'a> {
             let wrapped = lone.filter(|(key, _)| self.rules.may_wrap(&call.name, key));
             let inner = wrapped.and_then(|(_, value)| self.rules.unwrapped(&call.name, value));
             return python_dumps_unicode(&inner.unwrap_or_else(|| Json::Object(call.members.clone())));
+        }
+        if self.is_named() {
+            return call.raw.clone();
         }
         let spelling = self.rules.format.map(|format| format.whole.clone()).unwrap_or_default();
         let raw = call.raw.trim();
@@ -192,7 +215,7 @@ impl Sink for Whole<'_> {
     }
 
     fn call(&mut self, name: &str, id: Option<&str>, by_key: bool) {
-        self.called = true;
+        (self.called, self.in_call) = (true, true);
         self.calls.push(Call {
             name: name.to_owned(),
             id: id.map(str::to_owned),
@@ -234,7 +257,15 @@ impl Sink for Whole<'_> {
         Ok(())
     }
 
+    fn broken(&mut self) {
+        match self.calls.last_mut().filter(|_| self.in_call) {
+            Some(call) => call.broken = true,
+            None => self.spoilt = true,
+        }
+    }
+
     fn call_end(&mut self, cut: bool) -> Result<()> {
+        self.in_call = false;
         if !cut {
             self.value_end()?;
         }

@@ -112,6 +112,12 @@ impl Machine<'_> {
             self.call_marker(role, marker);
             return Ok(Some(at + length));
         }
+        if self.state.tracker.is_done() && self.format.is_some_and(|format| format.call.close.is_empty()) {
+            // Nothing closes it: what follows is text, or a marker of it.
+            self.end_call(false)?;
+            self.state.phase = Phase::Content;
+            return Ok(Some(at));
+        }
         if at > 0 {
             return Ok(Some(at));
         }
@@ -120,11 +126,6 @@ impl Machine<'_> {
 
     /// Behind complete arguments: nothing but the closer counts, where there is one.
     fn behind_arguments(&mut self, text: &str, last: bool) -> Result<Step> {
-        if self.format.is_some_and(|format| format.call.close.is_empty()) {
-            self.end_call(false)?;
-            self.state.phase = Phase::Content;
-            return Ok(Some(0));
-        }
         let Some(set) = self.grammar.set(Phase::Arguments) else { return Ok(Some(text.len())) };
         match set.find(text, last) {
             Found::Marker { start: 0, end, role } => {

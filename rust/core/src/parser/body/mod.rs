@@ -32,15 +32,24 @@ impl Machine<'_> {
     /// What was read is no call, or not any more: text that was held is content.
     fn fail(&mut self) -> Result<()> {
         if self.state.in_call {
+            self.sink.broken();
             self.end_call(true)?;
             self.state.raw.clear();
             self.state.phase = self.after_body();
             return Ok(());
         }
+        self.no_call();
         let raw = std::mem::take(&mut self.state.raw);
         self.state.phase = Phase::Content;
         self.content(&raw);
         Ok(())
+    }
+
+    /// What a marker opened is no call; a brace or bracket in prose says nothing.
+    fn no_call(&mut self) {
+        if !self.state.bare {
+            self.sink.broken();
+        }
     }
 
     /// The text goes on at `at` otherwise than the body can: with a closer, or it is no call. What is before is dealt with.
@@ -85,6 +94,9 @@ impl Machine<'_> {
         // The beginning of a call behind its marker is markup.
         let shown = self.state.bare || echo || self.format.is_some_and(|format| format.opener_is_text);
         let text = (!cut || shown) && (echo || !raw.trim().is_empty());
+        if text && !cut && !echo {
+            self.no_call();
+        }
         if text {
             self.content(&raw);
         }

@@ -119,6 +119,7 @@ impl Machine<'_> {
             (Tools::Native, Some(Body::Json { arguments, .. })) => arguments.contains(&key),
             _ => FORCED_ARGUMENTS.contains(&key.as_str()),
         };
+        object.others |= !arguments && key != "name";
         object.member = match key.as_str() {
             "name" if object.name.is_none() => Member::Name,
             _ if arguments && !object.arguments_seen => Member::Arguments,
@@ -217,6 +218,13 @@ impl Machine<'_> {
         Ok(())
     }
 
+    /// The arguments of the open call are complete.
+    pub(in crate::parser) fn has_arguments(&self) -> bool {
+        self.state.phase == Phase::Object
+            && self.state.object.arguments_seen
+            && matches!(self.state.object.at, ObjectAt::AfterValue | ObjectAt::BeforeKey)
+    }
+
     /// The object is complete; false if it is no call.
     fn close_object(&mut self) -> Result<bool> {
         if !self.state.in_call {
@@ -227,6 +235,10 @@ impl Machine<'_> {
             self.send_held_arguments()?;
         }
         if !self.state.object.arguments_seen {
+            if self.state.object.others {
+                // What it has instead of arguments would be lost.
+                self.sink.broken();
+            }
             self.sink.arguments("{}")?;
         }
         self.end_call(false)?;

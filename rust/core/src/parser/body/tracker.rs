@@ -13,12 +13,10 @@ impl Tracker {
     pub(super) fn advance(&mut self, bytes: &[u8]) -> usize {
         let mut at = 0;
         while at < bytes.len() && !self.is_done() {
-            at += self.step(&bytes[at..]);
-            if self.kind == ValueShape::Done {
-                break;
-            }
-            if self.kind == ValueShape::Scalar && bytes.get(at).is_some_and(|byte| ends_scalar(*byte)) {
+            if self.kind == ValueShape::Scalar && ends_scalar(bytes[at]) {
                 self.kind = ValueShape::Done;
+            } else {
+                at += self.step(&bytes[at..]);
             }
         }
         at
@@ -88,7 +86,7 @@ mod tests {
             let mut tracker = Tracker::default();
             assert_eq!(&text[..tracker.advance(text.as_bytes())], want);
             assert!(tracker.is_done());
-            for cut in 1..want.len() {
+            for cut in 1..=want.len() {
                 let mut tracker = Tracker::default();
                 let first = tracker.advance(&text.as_bytes()[..cut]);
                 let second = tracker.advance(&text.as_bytes()[first..]);
