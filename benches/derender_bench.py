@@ -1,4 +1,4 @@
-"""Compare derendering over HTTP: CPU of the servers for whole answers and for streams chunk by chunk.
+"""Compare derendering over HTTP: the servers' CPU for whole answers and for streams by chunks.
 
 The answer is a tool call of hermes with one long string argument, the case that costs a parser
 that reads the text anew the most. See README.md in this folder.

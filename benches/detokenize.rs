@@ -95,9 +95,14 @@ fn parse(criterion: &mut Criterion) {
     for (name, text) in [
         (
             "hermes",
-            format!("<tool_call>{{\"name\": \"w\", \"arguments\": {{\"path\": \"x\", \"body\": \"{body}\"}}}}</tool_call>"),
+            format!(
+                "<tool_call>{{\"name\": \"w\", \"arguments\": {{\"path\": \"x\", \"body\": \"{body}\"}}}}</tool_call>"
+            ),
         ),
-        ("qwen3_coder", format!("<tool_call>\n<function=w>\n<parameter=body>\n{body}\n</parameter>\n</function>\n</tool_call>")),
+        (
+            "qwen3_coder",
+            format!("<tool_call>\n<function=w>\n<parameter=body>\n{body}\n</parameter>\n</function>\n</tool_call>"),
+        ),
         ("openai", format!("<|channel|>commentary to=functions.w<|message|>{{\"body\": \"{body}\"}}<|call|>")),
     ] {
         let options = ParserOptions { tool_parser: Some(name), ..ParserOptions::default() };

@@ -165,6 +165,7 @@ pub(crate) struct ValueState {
 }
 
 /// An object with name and arguments.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ObjectState {

@@ -12,6 +12,7 @@ use crate::error::Result;
 use crate::json::{Json, Map, python_dumps, python_dumps_unicode};
 use crate::protocol::tools::ToolChoice;
 
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct Whole<'a> {
     rules: Rules<'a>,
     reasoning: String,
