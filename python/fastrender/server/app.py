@@ -14,11 +14,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fastrender.config import RenderConfig
 from fastrender.server.answers import Answer, overloaded
+from fastrender.server.bodies import BodyBudget
 from fastrender.server.derender_stream import STREAM_ROUTES, DerenderStreamRoute
 from fastrender.server.interface import Renderer
 from fastrender.server.keys import ApiKeys
 from fastrender.server.metrics import METHODS, OTHER_HANDLER, Layout, Metrics, RequestCounter
-from fastrender.server.render import RENDER_ROUTES, BodyBudget, RenderRoute
+from fastrender.server.render import RENDER_ROUTES, RenderRoute
 from fastrender.server.routes import UNCOUNTED, build_router, paths_served
 from fastrender.server.work import WorkLane
 
