@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import httpcore
@@ -123,22 +123,21 @@ class RemoteEngine:
             content_type = dict(_lower(response.headers)).get(b"content-type", b"")
             if not content_type.startswith(b"text/event-stream"):
                 raise bad_answer("it is no stream of events")
-            async for piece in self._pieces(response):
-                try:
-                    found = events.feed(piece)
-                except TooLongError:
-                    raise bad_answer("an event in it is too long") from None
-                for event in found:
-                    if event == _DONE:
-                        # Read to its end, a connection can be used again.
-                        with contextlib.suppress(EngineError, TooLongError):
-                            async for _ in self._pieces(response):
-                                pass
-                        return
-                    if (error := failure_of_event(event)) is not None:
-                        raise error
-                    yield event
-        raise bad_answer("it broke off")
+            done = False
+            with self._reading():
+                async for piece in response.aiter_stream():
+                    # Read to its end, a connection can be used again.
+                    if done:
+                        continue
+                    for event in events.feed(piece):
+                        if event == _DONE:
+                            done = True
+                            break
+                        if (error := failure_of_event(event)) is not None:
+                            raise error
+                        yield event
+        if not done:
+            raise bad_answer("it broke off")
 
     @contextlib.asynccontextmanager
     async def _exchange(
@@ -201,22 +200,25 @@ class RemoteEngine:
     async def _read(self, response: httpcore.Response, most: int) -> bytes:
         pieces: list[bytes] = []
         left = most
-        async for piece in self._pieces(response):
-            left -= len(piece)
-            if left < 0:
-                raise bad_answer(f"it is larger than the {most} bytes that are read")
-            pieces.append(piece)
+        with self._reading():
+            async for piece in response.aiter_stream():
+                left -= len(piece)
+                if left < 0:
+                    raise bad_answer(f"it is larger than the {most} bytes that are read")
+                pieces.append(piece)
         return b"".join(pieces)
 
-    async def _pieces(self, response: httpcore.Response) -> AsyncGenerator[bytes, None]:
-        """What comes of a body; the socket is read as fast as this is."""
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        """While a body is read; the socket is read as fast as the body is."""
         try:
-            async for piece in response.aiter_stream():
-                yield piece
+            yield
         except httpcore.TimeoutException:
             raise self._timed_out() from None
         except (httpcore.NetworkError, httpcore.ProtocolError) as error:
             raise bad_answer("it broke off") from error
+        except TooLongError:
+            raise bad_answer("an event in it is too long") from None
 
     def _timed_out(self) -> EngineError:
         return EngineError(504, f"the engine said nothing for {self._options.timeout:g} seconds")
