@@ -13,14 +13,16 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fastrender.config import RenderConfig
+from fastrender.engine.interface import Engine
 from fastrender.server.answers import Answer, overloaded
 from fastrender.server.bodies import BodyBudget
 from fastrender.server.derender_stream import STREAM_ROUTES, DerenderStreamRoute
+from fastrender.server.front import FRONT_ROUTES, FrontRoute
 from fastrender.server.interface import Renderer
 from fastrender.server.keys import ApiKeys
 from fastrender.server.metrics import METHODS, OTHER_HANDLER, Layout, Metrics, RequestCounter
 from fastrender.server.render import RENDER_ROUTES, RenderRoute
-from fastrender.server.routes import UNCOUNTED, build_router, paths_served
+from fastrender.server.routes import SCALE_OUT, UNCOUNTED, build_router, hidden, paths_served
 from fastrender.server.work import WorkLane
 
 PROBES = frozenset(["/health", "/ping"])
@@ -38,11 +40,16 @@ class Application:
         renderer: Renderer,
         config: RenderConfig,
         *,
+        engine: Engine | None = None,
         metrics_file: int | None = None,
         slot: int = 0,
     ) -> None:
-        """Serve `renderer`; with several processes, count in slot `slot` of a shared file."""
+        """Serve `renderer`, and whole answers with `engine`, which `start` starts.
+
+        With several processes, count in slot `slot` of a shared file.
+        """
         self._renderer = renderer
+        self._engine = engine
         self._root_path = config.root_path
         self._request_ids = config.enable_request_id_headers
         self._keys = ApiKeys(config.api_key)
@@ -55,19 +62,38 @@ class Application:
         )
         self.metrics = Metrics(layout, file=metrics_file, slot=slot, slots=config.workers)
         budget = BodyBudget(config.max_buffered_bytes)
-        self._hot = {
+        hot = {
             path: RenderRoute(
                 path, renderer, config, lane=self._lane, budget=budget, metrics=self.metrics
             )
             for path in RENDER_ROUTES
         }
-        self._at_once: dict[str, RenderRoute] = {}
-        streams = {
+        posts: dict[str, ASGIApp] = {
             path: DerenderStreamRoute(path, renderer, config, lane=self._lane, budget=budget)
             for path in STREAM_ROUTES
         }
+        posts = {**hot, **posts}
+        if config.hides_scale_out:
+            posts = {path: hidden if path in SCALE_OUT else app for path, app in posts.items()}
+        if engine is not None:
+            posts |= {
+                path: FrontRoute(
+                    path,
+                    renderer,
+                    engine,
+                    config,
+                    render=hot[f"{path}/render"],
+                    derender=hot[f"{path}/derender"],
+                    lane=self._lane,
+                    budget=budget,
+                    metrics=self.metrics,
+                )
+                for path in FRONT_ROUTES
+            }
+        self._hot = {path: route for path, route in hot.items() if posts[path] is route}
+        self._at_once: dict[str, RenderRoute] = {}
         self._router = build_router(
-            renderer, config, self.metrics, posts={**self._hot, **streams}, publish=self.publish
+            renderer, config, self.metrics, engine=engine, posts=posts, publish=self.publish
         )
         self._cors = _cors(self._dispatch, config)
         # What adds to every answer, or looks at every request, is done on the usual way.
@@ -78,6 +104,16 @@ class Application:
                 for path, route in self._hot.items()
                 for prefix in {"", config.root_path}
             }
+
+    async def start(self) -> None:
+        """Start the engine; for the loop that serves."""
+        if self._engine is not None:
+            await self._engine.start()
+
+    async def stop(self) -> None:
+        """Stop it."""
+        if self._engine is not None:
+            await self._engine.close()
 
     @property
     def in_flight(self) -> int:

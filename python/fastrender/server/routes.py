@@ -11,10 +11,11 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fastrender.config import RenderConfig
-from fastrender.server.answers import Answer, internal_error, refusal
+from fastrender.engine.interface import Engine
+from fastrender.server.answers import Answer, internal_error, overloaded, refusal
 from fastrender.server.derender_stream import STREAM_ROUTES
 from fastrender.server.interface import Renderer
 from fastrender.server.metrics import Metrics
@@ -36,6 +37,14 @@ _ELSEWHERE = {
     "/v1/responses": None,
     "/v1/messages": None,
 }
+# Routes of tokens, which an inference server has only when it is told to.
+SCALE_OUT = frozenset(
+    [
+        *("/v1/chat/completions/render", "/v1/completions/render"),
+        *("/v1/chat/completions/derender", "/v1/completions/derender", *STREAM_ROUTES),
+        *("/inference/v1/generate", "/inference/v1/abort_requests"),
+    ]
+)
 # Routes of vLLM's renderer that this version lacks.
 _LACKING = frozenset(["/v1/messages/render", "/v1/responses/render"])
 
@@ -43,6 +52,8 @@ _LACKING = frozenset(["/v1/messages/render", "/v1/responses/render"])
 def paths_served(config: RenderConfig) -> list[str]:
     """Paths of the routes here, as metrics name them."""
     paths = ["/v1/models", "/invocations", "/kv_event_sources", *STREAM_ROUTES]
+    if config.generates:
+        paths += ["/v1/chat/completions", "/v1/completions"]
     if config.enable_fastapi_docs:
         paths.append("/openapi.json")
     if config.enable_tokenizer_info_endpoint:
@@ -55,16 +66,19 @@ def build_router(
     config: RenderConfig,
     metrics: Metrics,
     *,
+    engine: Engine | None,
     posts: Mapping[str, ASGIApp],
     publish: Callable[[], None],
 ) -> Starlette:
     """The Starlette app; `posts` has the hot routes too, so that a wrong method is known."""
-    operations = Operations(renderer, config, metrics, publish)
+    operations = Operations(renderer, config, metrics, engine, publish)
+    if config.hides_scale_out:
+        posts = {**dict.fromkeys(SCALE_OUT, hidden), **posts}
     routes = [
         *(Route(path, route, methods=["POST"]) for path, route in posts.items()),
         Route("/v1/models", operations.models),
         Route("/health", operations.alive),
-        Route("/ping", operations.alive, methods=["GET", "POST"]),
+        Route("/ping", operations.ready, methods=["GET", "POST"]),
         Route("/version", operations.version),
         Route("/load", operations.load),
         Route("/kv_event_sources", operations.kv_event_sources),
@@ -91,9 +105,11 @@ class Operations:
         renderer: Renderer,
         config: RenderConfig,
         metrics: Metrics,
+        engine: Engine | None,
         publish: Callable[[], None],
     ) -> None:
-        """Answer for one renderer; `publish` brings `metrics` up to date."""
+        """Answer for one renderer and its engine; `publish` brings `metrics` up to date."""
+        self._engine = engine
         self._renderer = renderer
         self._config = config
         self._metrics = metrics
@@ -121,6 +137,12 @@ class Operations:
     async def alive(self, request: Request) -> Response:
         """200 and nothing else."""
         return Response()
+
+    async def ready(self, request: Request) -> Response:
+        """The same, or 503 while no engine would serve a request."""
+        if self._engine is None or await self._engine.healthy():
+            return Response()
+        return _response(overloaded("no engine answers"), {"retry-after": "1"})
 
     async def version(self, request: Request) -> Response:
         """The version of vLLM whose wire this is, where its clients look for it, and our own."""
@@ -176,6 +198,12 @@ def _permission(created: int) -> dict[str, Any]:
         "group": None,
         "is_blocking": False,
     }
+
+
+async def hidden(scope: Scope, receive: Receive, send: Send) -> None:
+    """A route of tokens on a server that was not told to have them."""
+    text = "the routes of tokens are off; start the server with --enable-scale-out to have them"
+    await refusal(403, "PermissionDeniedError", text).send(send)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
