@@ -91,10 +91,12 @@ def read(kind: Kind, body: bytes, rendered: bytes | memoryview) -> Asked:
     """A request that was rendered; so it is known to be good."""
     try:
         request: Fields = json.loads(body)
-        answer = json.loads(bytes(rendered))
+        written = bytes(rendered)
+        answer = json.loads(written)
     except (ValueError, RecursionError):
         # The one thing that the renderer reads and this does not: numbers of thousands of digits.
-        raise request_error("the body holds a number of too many digits", "Bad Request", None, 400) from None
+        text = "the body holds a number of too many digits"
+        raise request_error(text, "Bad Request", None, 400) from None
     generates: list[Fields] = [answer] if kind == "chat" else answer
     echo = request.get("echo") is True
     echoes_logprobs = echo and kind == "completions" and request.get("logprobs") is not None
@@ -111,9 +113,9 @@ def read(kind: Kind, body: bytes, rendered: bytes | memoryview) -> Asked:
     )
     if len(generates) > 1:
         asked.request_id = asked.request_id.removesuffix("-0")
-    one = rendered if kind == "chat" and isinstance(rendered, bytes) else None
     for generate in generates:
-        asked.prompts.append(_prompt(generate, one, streams=asked.streams_through))
+        unchanged = written if kind == "chat" else None
+        asked.prompts.append(_prompt(generate, unchanged, streams=asked.streams_through))
     if kind == "chat" and echo:
         asked.prompts[0].echo = _last_message(request)
     return asked
