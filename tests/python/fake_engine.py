@@ -31,7 +31,8 @@ class Engine:
     # Tokens in a chunk, and seconds before each.
     chunk_tokens: int = 1
     pause: float = 0.0
-    # One of: status:N, hang, garbage, no-json, cut, cut-head, error-event, no-done, empty, huge.
+    # One of: status:N, hang, garbage, no-json, cut-head, huge, empty; in a stream cut, slow,
+    # error-event, no-done.
     fault: str = ""
     healthy: bool = True
     # Parts of answers.
@@ -145,6 +146,8 @@ class Engine:
                         chunk["usage"] = _usage(body, sent)
                     self.chunks_sent += 1
                     yield _event(chunk)
+                if start == 0 and fault == "slow":
+                    await asyncio.sleep(5)
                 if start == 0 and fault == "cut":
                     raise RuntimeError("the engine is told to break off")
                 if start == 0 and fault == "error-event":

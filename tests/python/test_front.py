@@ -136,9 +136,7 @@ def test_the_openai_client_gets_completions(
     assert [usage.total_tokens for usage in usages] == [answer.usage.total_tokens]
 
 
-def test_a_completion_gets_no_more_than_its_sixteen_tokens(
-    http: httpx.Client, one: Engine
-) -> None:
+def test_a_completion_gets_no_more_than_its_sixteen_tokens(http: httpx.Client, one: Engine) -> None:
     # On the wire an absent `max_tokens` means 16, but to engines as much as there is place for.
     assert http.post(COMPLETIONS, json={"prompt": "x"}).status_code == 200
     assert one.requests[0]["sampling_params"]["max_tokens"] == 16
@@ -229,9 +227,7 @@ def test_stop_strings_end_answers_of_engines_that_know_none(
     assert one.requests[0]["sampling_params"]["stop"] == []
     # Up to the token with which the string is complete.
     kept = next(
-        n
-        for n in range(len(ids))
-        if "four" in renderer.detokenize({"tokens": ids[:n]})["prompt"]
+        n for n in range(len(ids)) if "four" in renderer.detokenize({"tokens": ids[:n]})["prompt"]
     )
     if stream:
         told = events(answer.text)
@@ -355,9 +351,7 @@ def test_a_chat_echoes_the_message_that_it_continues(
         assert answer.json()["choices"][0]["message"]["content"] == "Hello world"
 
 
-def test_requests_that_cannot_be_rendered_reach_no_engine(
-    http: httpx.Client, one: Engine
-) -> None:
+def test_requests_that_cannot_be_rendered_reach_no_engine(http: httpx.Client, one: Engine) -> None:
     for body, status, kind in [
         ({"messages": []}, 400, "BadRequestError"),
         ({"messages": USER, "model": "other"}, 404, "NotFoundError"),
@@ -424,26 +418,12 @@ def test_an_engine_that_fails_in_the_middle_of_a_stream(
     one.fault = fault
     one.refusal = {**REFUSAL["error"], "code": 400}
     with front(renderer, engine=[one.url], engine_timeout=0.5) as http:
-        if fault == "slow":
-            one.pause = 0.2
-            one.says = lambda body: _slowing(one)
         answer = http.post(CHAT, json={"messages": USER, "stream": True})
         assert answer.status_code == 200
         told = events(answer.text)
         assert told[-1] == "[DONE]"
         assert told[-2]["error"]["code"] == code
         assert told[0]["choices"][0]["delta"]["content"]
-
-
-def _slowing(one: Engine) -> list[list[int]]:
-    # The first chunk comes soon, the next one late.
-    def slow(*_: Any) -> list[list[int]]:
-        return [[104, 105]]
-
-    import threading
-
-    threading.Timer(0.25, lambda: setattr(one, "pause", 5)).start()
-    return slow()
 
 
 def test_no_engine_at_all(renderer: Renderer) -> None:

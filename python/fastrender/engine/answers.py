@@ -50,20 +50,22 @@ def failure_of_event(event: bytes) -> RequestError | EngineError | None:
     if status in _PASSED_ON:
         return _refused(found, status)
     logger.error("an engine ended a stream: %s", found["message"][:_LONGEST_MESSAGE])
-    return EngineError(status if status in (429, 503) else 502, "the engine failed while it answered")
+    return EngineError(
+        status if status in (429, 503) else 502, "the engine failed while it answered"
+    )
 
 
 def _refused(found: dict[str, Any], status: int) -> RequestError:
-    return request_error(
-        found["message"][:_LONGEST_MESSAGE], found["type"], found["param"], status
-    )
+    return request_error(found["message"][:_LONGEST_MESSAGE], found["type"], found["param"], status)
 
 
 def _envelope(body: bytes) -> dict[str, Any] | None:
     """The fields of an error envelope."""
     try:
         error = json.loads(body)["error"]
-        message, kind, param, code = (error.get(key) for key in ("message", "type", "param", "code"))
+        message, kind, param, code = (
+            error.get(key) for key in ("message", "type", "param", "code")
+        )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     if not isinstance(message, str) or not isinstance(kind, str):

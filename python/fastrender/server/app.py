@@ -22,7 +22,7 @@ from fastrender.server.interface import Renderer
 from fastrender.server.keys import ApiKeys
 from fastrender.server.metrics import METHODS, OTHER_HANDLER, Layout, Metrics, RequestCounter
 from fastrender.server.render import RENDER_ROUTES, RenderRoute
-from fastrender.server.routes import SCALE_OUT, UNCOUNTED, build_router, hidden, paths_served
+from fastrender.server.routes import SCALE_OUT, UNCOUNTED, build_router, paths_served
 from fastrender.server.work import WorkLane
 
 PROBES = frozenset(["/health", "/ping"])
@@ -74,7 +74,7 @@ class Application:
         }
         posts = {**hot, **posts}
         if config.hides_scale_out:
-            posts = {path: hidden if path in SCALE_OUT else app for path, app in posts.items()}
+            posts = {path: app for path, app in posts.items() if path not in SCALE_OUT}
         if engine is not None:
             posts |= {
                 path: FrontRoute(
@@ -90,7 +90,7 @@ class Application:
                 )
                 for path in FRONT_ROUTES
             }
-        self._hot = {path: route for path, route in hot.items() if posts[path] is route}
+        self._hot = {path: route for path, route in hot.items() if path in posts}
         self._at_once: dict[str, RenderRoute] = {}
         self._router = build_router(
             renderer, config, self.metrics, engine=engine, posts=posts, publish=self.publish

@@ -130,9 +130,7 @@ def _prompt(generate: Fields, written: bytes | None, *, streams: bool) -> Prompt
         sampling["max_tokens"] = _DEFAULT_MAX_TOKENS
         changed = True
     # A stream does not tell the prompt's logprobs: then it is the engine that has to know strings.
-    stops = any(sampling.get("stop") or ()) and (
-        streams or sampling.get("prompt_logprobs") is None
-    )
+    stops = any(sampling.get("stop") or ()) and (streams or sampling.get("prompt_logprobs") is None)
     if stops:
         sampling["stop"] = []
         sampling["output_kind"] = _DELTAS

@@ -17,7 +17,13 @@ class Chunks:
     """What becomes of one prompt's chunks; they come in order."""
 
     def __init__(
-        self, renderer: Renderer, asked: Asked, prompt: Prompt, *, base: int = 0, keeps: bool = False
+        self,
+        renderer: Renderer,
+        asked: Asked,
+        prompt: Prompt,
+        *,
+        base: int = 0,
+        keeps: bool = False,
     ) -> None:
         """Choices are numbered from `base`; `keeps` what comes, to make a whole answer of it."""
         self._prompt = prompt

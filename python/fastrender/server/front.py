@@ -140,8 +140,8 @@ class FrontRoute:
         answer = await self._engine.generate(prompt.body)
         try:
             fields = await self._work(len(answer), functools.partial(json.loads, answer))
-            if not isinstance(fields["choices"], list):
-                raise bad_answer("it has no choices")
+            if len(fields["choices"]) != prompt.choices:
+                raise bad_answer(f"it has not {prompt.choices} choices")
         except (ValueError, KeyError, TypeError, RecursionError):
             raise bad_answer("it is no answer") from None
         return dict(fields)

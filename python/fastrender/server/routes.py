@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from fastrender.config import RenderConfig
 from fastrender.engine.interface import Engine
@@ -72,8 +72,6 @@ def build_router(
 ) -> Starlette:
     """The Starlette app; `posts` has the hot routes too, so that a wrong method is known."""
     operations = Operations(renderer, config, metrics, engine, publish)
-    if config.hides_scale_out:
-        posts = {**dict.fromkeys(SCALE_OUT, hidden), **posts}
     routes = [
         *(Route(path, route, methods=["POST"]) for path, route in posts.items()),
         Route("/v1/models", operations.models),
@@ -85,6 +83,8 @@ def build_router(
         Route("/invocations", operations.invocations, methods=["POST"]),
         Route("/metrics{rest:path}", operations.expose),
     ]
+    if config.hides_scale_out:
+        routes += [Route(path, operations.hidden, methods=["POST"]) for path in sorted(SCALE_OUT)]
     if config.enable_fastapi_docs:
         routes.append(Route("/openapi.json", operations.openapi))
     if config.enable_tokenizer_info_endpoint:
@@ -144,6 +144,11 @@ class Operations:
             return Response()
         return _response(overloaded("no engine answers"), {"retry-after": "1"})
 
+    async def hidden(self, request: Request) -> Response:
+        """A route of tokens on a server that was not told to have them."""
+        text = "the routes of tokens are off; start the server with --enable-scale-out to have them"
+        return _response(refusal(403, "PermissionDeniedError", text))
+
     async def version(self, request: Request) -> Response:
         """The version of vLLM whose wire this is, where its clients look for it, and our own."""
         return JSONResponse({"version": WIRE_VERSION, "fastrender": own_version()})
@@ -198,12 +203,6 @@ def _permission(created: int) -> dict[str, Any]:
         "group": None,
         "is_blocking": False,
     }
-
-
-async def hidden(scope: Scope, receive: Receive, send: Send) -> None:
-    """A route of tokens on a server that was not told to have them."""
-    text = "the routes of tokens are off; start the server with --enable-scale-out to have them"
-    await refusal(403, "PermissionDeniedError", text).send(send)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
