@@ -55,8 +55,8 @@ class Engine:
         if fault == "hang":
             self.running += 1
             try:
-                while not await request.is_disconnected():
-                    await asyncio.sleep(0.01)
+                while (await request.receive())["type"] != "http.disconnect":
+                    pass
                 self.left += 1
             finally:
                 self.running -= 1

@@ -1,17 +1,25 @@
+import asyncio
+import base64
+import concurrent.futures
 import contextlib
+import io
 import json
+import socket
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
 from openai import OpenAI
+from PIL import Image
 
 import fake_engine
 from fake_engine import Engine, engine, until, unused_url
 from fastrender import Renderer
 from fastrender.config import RenderConfig
 from fastrender.engine.choose import remote_engine
+from fastrender.engine.remote import RemoteEngine
 from fastrender.server.app import Application
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
@@ -352,11 +360,12 @@ def test_a_chat_echoes_the_message_that_it_continues(
 
 
 def test_requests_that_cannot_be_rendered_reach_no_engine(http: httpx.Client, one: Engine) -> None:
-    for body, status, kind in [
+    cases: list[tuple[dict[str, Any], int, str]] = [
         ({"messages": []}, 400, "BadRequestError"),
         ({"messages": USER, "model": "other"}, 404, "NotFoundError"),
         ({"messages": USER, "temperature": 9}, 400, "BadRequestError"),
-    ]:
+    ]
+    for body, status, kind in cases:
         for stream in (False, True):
             answer = http.post(CHAT, json={**body, "stream": stream})
             assert (answer.status_code, answer.json()["error"]["type"]) == (status, kind)
@@ -364,7 +373,9 @@ def test_requests_that_cannot_be_rendered_reach_no_engine(http: httpx.Client, on
     assert one.requests == []
 
 
-REFUSAL = {"error": {"message": "no such luck", "type": "BadRequestError", "param": "seed"}}
+REFUSAL: dict[str, Any] = {
+    "error": {"message": "no such luck", "type": "BadRequestError", "param": "seed"}
+}
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -391,7 +402,7 @@ def test_an_engine_that_fails(
     if fault == "empty" and stream:
         one.says = lambda body: [[]]
     one.fault = fault
-    one.refusal = REFUSAL
+    one.refusal = {"error": REFUSED}
     settings = {"engine_timeout": 0.5, "engine_answer_bytes": 1_000_000}
     with front(renderer, engine=[one.url], **settings) as http:
         answer = http.post(CHAT, json={"messages": USER, "stream": stream})
@@ -416,7 +427,7 @@ def test_an_engine_that_fails_in_the_middle_of_a_stream(
 ) -> None:
     says(one, renderer, "Hello there you")
     one.fault = fault
-    one.refusal = {**REFUSAL["error"], "code": 400}
+    one.refusal = {**REFUSED, "code": 400}
     with front(renderer, engine=[one.url], engine_timeout=0.5) as http:
         answer = http.post(CHAT, json={"messages": USER, "stream": True})
         assert answer.status_code == 200
@@ -467,3 +478,132 @@ def test_request_ids_of_clients_are_kept(http: httpx.Client, one: Engine) -> Non
     answer = http.post(CHAT, json={"messages": USER}, headers=headers)
     assert answer.json()["id"] == "chatcmpl-mine"
     assert one.requests[0]["request_id"] == "chatcmpl-mine"
+
+
+def picture(colour: tuple[int, int, int]) -> dict[str, Any]:
+    file = io.BytesIO()
+    Image.new("RGB", (64, 64), colour).save(file, "PNG")
+    url = "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+def pictures(*colours: tuple[int, int, int]) -> list[dict[str, Any]]:
+    parts = [*map(picture, colours), {"type": "text", "text": "what?"}]
+    return [{"role": "user", "content": parts}]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_images_go_to_the_engine_as_they_are_rendered(
+    http: httpx.Client, one: Engine, renderer: Renderer, stream: bool
+) -> None:
+    says(one, renderer, "Red and blue, stop here")
+    messages = pictures((255, 0, 0), (0, 0, 255))
+    body = {"messages": messages, "stream": stream, "stop": "stop"}
+    answer = http.post(CHAT, json=body)
+    assert answer.status_code == 200, answer.text
+    if stream:
+        told = events(answer.text)[:-1]
+        said = "".join(chunk["choices"][0]["delta"]["content"] or "" for chunk in told)
+    else:
+        said = answer.json()["choices"][0]["message"]["content"]
+    assert said == "Red and blue, "
+    [request] = one.requests
+    rendered = renderer.render_chat({"messages": messages})
+    assert request["features"] == rendered["features"]
+    assert len(request["features"]["kwargs_data"]["image"]) == 2
+    assert request["token_ids"] == rendered["token_ids"]
+
+
+def test_a_client_that_leaves_is_not_worked_for(
+    http: httpx.Client, one: Engine, renderer: Renderer
+) -> None:
+    one.pause = 0.02
+    says(one, renderer, "x " * 5_000)
+    with http.stream("POST", CHAT, json={"messages": USER, "stream": True}) as answer:
+        assert next(answer.iter_lines()).startswith("data: ")
+        assert one.running == 1
+    until(lambda: one.left == 1)
+    assert one.running == 0
+    # One that waits for a whole answer, too.
+    one.fault = "hang"
+    with pytest.raises(httpx.ReadTimeout):
+        http.post(CHAT, json={"messages": USER}, timeout=0.3)
+    until(lambda: one.left == 2)
+    # And one with several prompts.
+    one.fault = ""
+    body = {"prompt": ["a", "b", "c"], "stream": True}
+    with http.stream("POST", COMPLETIONS, json=body) as answer:
+        assert next(answer.iter_lines()).startswith("data: ")
+        until(lambda: one.running == 3)
+    until(lambda: one.left == 5)
+    assert one.running == 0
+
+
+def test_a_slow_client_slows_the_engine_down(
+    renderer: Renderer, http: httpx.Client, one: Engine
+) -> None:
+    says(one, renderer, "x " * 40_000)
+    one.chunk_tokens = 1
+    url = httpx.URL(str(http.base_url))
+    body = json.dumps({"messages": USER, "stream": True, "logprobs": True}).encode()
+    with socket.create_connection((url.host, url.port or 80)) as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        head = f"POST {CHAT} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+        connection.sendall(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
+        until(lambda: one.chunks_sent > 100)
+        # Until all buffers between are full.
+        sent = -1
+        while sent != one.chunks_sent:
+            sent = one.chunks_sent
+            time.sleep(0.5)
+        assert sent < 40_000
+        assert one.running == 1
+    until(lambda: one.left == 1)
+
+
+def test_fifty_clients_that_leave_in_the_middle_leave_nothing(
+    renderer: Renderer, one: Engine
+) -> None:
+    says(one, renderer, "x " * 5_000)
+    one.pause = 0.01
+    config = RenderConfig(engine=[one.url])
+    remote = remote_engine(config)
+    assert isinstance(remote, RemoteEngine)
+    application = Application(renderer, config, engine=remote)
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    async def start() -> None:
+        loops.append(asyncio.get_running_loop())
+        await application.start()
+
+    with fake_engine.serving(application, start=start, stop=application.stop) as url:
+
+        def leave(number: int) -> None:
+            with (
+                httpx.Client(base_url=url, timeout=20) as client,
+                client.stream("POST", CHAT, json={"messages": USER, "stream": True}) as answer,
+            ):
+                lines = answer.iter_lines()
+                for _ in range(number % 7 + 1):
+                    next(lines)
+
+        def tasks() -> int:
+            return len(asyncio.all_tasks(loops[0]))
+
+        leave(0)
+        until(lambda: application.in_flight == 0)
+        until(lambda: one.running == 0)
+        before = tasks()
+        with concurrent.futures.ThreadPoolExecutor(50) as pool:
+            list(pool.map(leave, range(50)))
+        until(lambda: application.in_flight == 0)
+        until(lambda: one.running == 0)
+        assert one.left == 51
+        assert [backend.load for backend in remote.balancer.backends] == [0]
+        until(lambda: tasks() <= before)
+        # What was held of them is free again.
+        assert application.held_bytes == 0
+        with httpx.Client(base_url=url, timeout=20) as client:
+            one.pause = 0
+            one.says = lambda body: [[104]]
+            assert client.post(CHAT, json={"messages": USER}).status_code == 200

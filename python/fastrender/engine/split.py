@@ -73,9 +73,10 @@ class SplitEngine:
     async def generate(self, body: bytes, *, request_id: str | None = None) -> bytes:
         """The whole answer."""
         if self._decode is None:
-            return await self._again_if_lost(
+            answer: bytes = await self._again_if_lost(
                 body, request_id, lambda ready: self._prefill.generate(ready, request_id=request_id)
             )
+            return answer
         read = await self._again_if_lost(
             body, request_id, lambda ready: self._read(ready, request_id, stream=False)
         )

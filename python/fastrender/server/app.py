@@ -61,7 +61,7 @@ class Application:
             (*RENDER_ROUTES, *paths_served(config)), RENDER_ROUTES.values(), renderer.stats()
         )
         self.metrics = Metrics(layout, file=metrics_file, slot=slot, slots=config.workers)
-        budget = BodyBudget(config.max_buffered_bytes)
+        self._budget = budget = BodyBudget(config.max_buffered_bytes)
         hot = {
             path: RenderRoute(
                 path, renderer, config, lane=self._lane, budget=budget, metrics=self.metrics
@@ -119,6 +119,11 @@ class Application:
     def in_flight(self) -> int:
         """Requests under way."""
         return self._in_flight
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of their bodies."""
+        return self._budget.held
 
     def publish(self) -> None:
         """Bring the metrics' states up to date."""

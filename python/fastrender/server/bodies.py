@@ -26,7 +26,13 @@ class BodyBudget:
 
     def __init__(self, most: int) -> None:
         """Start with none held."""
+        self._most = most
         self._left = most
+
+    @property
+    def held(self) -> int:
+        """Bytes held now."""
+        return self._most - self._left
 
     def take(self, size: int) -> None:
         """Hold `size` bytes more, or refuse the request."""

@@ -1,4 +1,4 @@
-"""An engine's chunks for one prompt, as the client's chunks; and cut where a stop string ends them."""
+"""An engine's chunks for one prompt, as the client's; cut where a stop string ends them."""
 
 import json
 from collections.abc import Iterator
