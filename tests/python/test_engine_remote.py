@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import fake_engine
 from fake_engine import Engine, engine, unused_url
 from fastrender.config import RenderConfig
 from fastrender.engine.balance import Balancer, Prompt
@@ -22,6 +23,10 @@ def prompt(ids: list[int]) -> Prompt:
 def body(ids: list[int], **fields: Any) -> bytes:
     request = {"request_id": "r", "token_ids": ids, "sampling_params": {}, **fields}
     return json.dumps(request, separators=(",", ":")).encode()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    await asyncio.to_thread(fake_engine.until, condition)
 
 
 def run(
@@ -57,8 +62,7 @@ def test_events_come_out_however_they_are_cut(size: int) -> None:
 def test_events_without_end_are_refused(piece: bytes) -> None:
     reader = EventReader(100)
     with pytest.raises(TooLongError):
-        for _ in range(10):
-            reader.feed(piece)
+        [reader.feed(piece) for _ in range(10)]
 
 
 def test_a_conversation_stays_where_it_is() -> None:
@@ -198,12 +202,11 @@ def test_an_answer_that_has_begun_is_not_asked_for_again() -> None:
     with engine(fault="cut") as one, engine(fault="cut") as two:
 
         async def test(remote: RemoteEngine) -> None:
-            told = []
+            stream = remote.stream(body([1], stream=True))
+            await anext(stream)
             with pytest.raises(EngineError) as failed:
-                async for chunk in remote.stream(body([1], stream=True)):
-                    told.append(chunk)
+                await anext(stream)
             assert failed.value.status == 502
-            assert len(told) == 1
 
         run([one, two], test)
         assert len(one.requests) + len(two.requests) == 1
@@ -224,8 +227,7 @@ def test_an_engine_that_comes_back_is_used_again() -> None:
             pause = backend.pause
             assert pause >= 0.5
             one.healthy = True
-            while not await remote.healthy():
-                await asyncio.sleep(0.01)
+            await until(lambda: not backend.down)
             await remote.generate(body([1]))
             assert backend.failures == 0
 
@@ -252,13 +254,11 @@ def test_whoever_stops_waiting_stops_the_engine() -> None:
             await stream.aclose()
             one.fault = "hang"
             task = asyncio.create_task(remote.generate(body([1])))
-            while len(one.requests) < 2:
-                await asyncio.sleep(0.01)
+            await until(lambda: len(one.requests) == 2)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            while one.left < 2:
-                await asyncio.sleep(0.01)
+            await until(lambda: one.left == 2)
             assert [backend.load for backend in remote.balancer.backends] == [0]
 
         run([one], test)

@@ -22,7 +22,7 @@ _IDS = re.compile(rb'"token_ids"\s*:\s*\[([0-9,\s]*)')
 # About a dozen tokens: less tells nothing but the template.
 _SHORTEST = 64
 _LONGEST = 256 << 10
-# A beginning that is less of a prompt than this is not worth waiting for.
+# A beginning that is less of both prompts than this is chance, and not worth waiting for.
 _LEAST_SHARE = 0.25
 _ENTRIES = 1 << 16
 # How much more than its share an engine may have to do, and still get what it has read before.
@@ -98,7 +98,7 @@ class Balancer:
         """At most `most` requests go to one engine at once."""
         self.backends = [Backend(url) for url in dict.fromkeys(urls)]
         self._most = most
-        self._seen: collections.OrderedDict[bytes, Backend] = collections.OrderedDict()
+        self._seen: collections.OrderedDict[bytes, tuple[Backend, int]] = collections.OrderedDict()
 
     def choose(self, prompt: Prompt, *, avoid: Backend | None = None) -> Backend:
         """The engine for a prompt, another than `avoid` if there is one.
@@ -129,12 +129,13 @@ class Balancer:
 
     def _known(self, prompt: Prompt, free: Sequence[Backend]) -> Backend | None:
         for beginning in reversed(prompt.beginnings):
-            if beginning.size < _LEAST_SHARE * prompt.size:
-                return None
-            backend = self._seen.get(beginning.digest)
-            if backend is not None and backend in free:
-                share = sum(one.load for one in free) / len(free)
-                return backend if backend.load <= _OVERLOAD * share + _SLACK else None
+            backend, size = self._seen.get(beginning.digest, (None, 0))
+            if backend is None or backend not in free:
+                continue
+            if beginning.size < _LEAST_SHARE * min(size, prompt.size):
+                continue
+            share = sum(one.load for one in free) / len(free)
+            return backend if backend.load <= _OVERLOAD * share + _SLACK else None
         return None
 
     def _rank(self, prompt: Prompt, backend: Backend) -> tuple[int, bytes]:
@@ -144,7 +145,7 @@ class Balancer:
 
     def _remember(self, prompt: Prompt, backend: Backend) -> None:
         for beginning in prompt.beginnings:
-            self._seen[beginning.digest] = backend
+            self._seen[beginning.digest] = backend, prompt.size
             self._seen.move_to_end(beginning.digest)
         while len(self._seen) > _ENTRIES:
             self._seen.popitem(last=False)
