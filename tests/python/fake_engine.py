@@ -31,7 +31,7 @@ class Engine:
     # Tokens in a chunk, and seconds before each.
     chunk_tokens: int = 1
     pause: float = 0.0
-    # One of: status:N, hang, garbage, no-json, cut-head, huge, empty; in a stream cut, slow,
+    # One of: status:N, hang, garbage, no-json, huge, empty; in a stream cut, slow,
     # error-event, no-done.
     fault: str = ""
     healthy: bool = True
@@ -64,8 +64,6 @@ class Engine:
         if fault in ("garbage", "no-json"):
             kind = "application/json" if fault == "no-json" else "text/html"
             return Response("<html>it works</html>", media_type=kind)
-        if fault == "cut-head":
-            raise RuntimeError("the engine is told to break off")
         if fault == "huge":
             return Response(b'{"x":"' + b"x" * 2_000_000 + b'"}', media_type="application/json")
         if body.get("stream"):
@@ -229,6 +227,32 @@ def serving(
         thread.join(10)
         listener.close()
         assert not thread.is_alive()
+
+
+@contextlib.contextmanager
+def closing(answer: bytes = b"") -> Iterator[Engine]:
+    """What takes requests of this route, says `answer`, and closes the connection."""
+    one = Engine()
+    listener = socket.create_server(("127.0.0.1", 0))
+    one.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+    def serve() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                with connection, contextlib.suppress(OSError):
+                    if connection.recv(1 << 16).startswith(b"POST"):
+                        one.requests.append({})
+                        connection.sendall(answer)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        yield one
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join(10)
 
 
 def unused_url() -> str:
