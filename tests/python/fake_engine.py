@@ -26,7 +26,7 @@ class Engine:
 
     url: str = ""
     # The token ids of each choice, by the request.
-    says: Callable[[Fields], list[list[int]]] = lambda body: [[104, 105]]
+    says: Callable[[Fields], list[list[int]]] = lambda body: [[71, 72]]
     finish_reason: str | None = "stop"
     # Tokens in a chunk, and seconds before each.
     chunk_tokens: int = 1
