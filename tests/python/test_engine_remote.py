@@ -309,7 +309,7 @@ def test_settings_that_cannot_be(settings: dict[str, Any], words: str) -> None:
 
 
 def test_urls_may_be_separated_by_commas() -> None:
-    config = RenderConfig(engine=["http://x:1/,http://y/base/", "http://z"])
+    config = RenderConfig(engine=("http://x:1/,http://y/base/", "http://z"))
     assert config.engine == ("http://x:1", "http://y/base", "http://z")
     assert config.generates
     assert config.hides_scale_out

@@ -573,7 +573,7 @@ def test_fifty_clients_that_leave_in_the_middle_leave_nothing(
 ) -> None:
     says(one, renderer, "x " * 5_000)
     one.pause = 0.01
-    config = RenderConfig(engine=[one.url])
+    config = RenderConfig(engine=(one.url,))
     remote = remote_engine(config)
     assert isinstance(remote, RemoteEngine)
     application = Application(renderer, config, engine=remote)

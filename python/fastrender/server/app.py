@@ -8,22 +8,25 @@ is routed by, so that no spelling of a path slips past it.
 import asyncio
 import time
 import uuid
+from typing import TYPE_CHECKING
 
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fastrender.config import RenderConfig
-from fastrender.engine.interface import Engine
 from fastrender.server.answers import Answer, overloaded
 from fastrender.server.bodies import BodyBudget
 from fastrender.server.derender_stream import STREAM_ROUTES, DerenderStreamRoute
-from fastrender.server.front import FRONT_ROUTES, FrontRoute
 from fastrender.server.interface import Renderer
 from fastrender.server.keys import ApiKeys
 from fastrender.server.metrics import METHODS, OTHER_HANDLER, Layout, Metrics, RequestCounter
 from fastrender.server.render import RENDER_ROUTES, RenderRoute
-from fastrender.server.routes import SCALE_OUT, UNCOUNTED, build_router, paths_served
+from fastrender.server.routes import UNCOUNTED, build_router, paths_served
+from fastrender.server.scale_out import SCALE_OUT
 from fastrender.server.work import WorkLane
+
+if TYPE_CHECKING:
+    from fastrender.engine.interface import Engine
 
 PROBES = frozenset(["/health", "/ping"])
 # Answered while draining: the process lives, though it takes no more work.
@@ -40,7 +43,7 @@ class Application:
         renderer: Renderer,
         config: RenderConfig,
         *,
-        engine: Engine | None = None,
+        engine: "Engine | None" = None,
         metrics_file: int | None = None,
         slot: int = 0,
     ) -> None:
@@ -76,20 +79,18 @@ class Application:
         if config.hides_scale_out:
             posts = {path: app for path, app in posts.items() if path not in SCALE_OUT}
         if engine is not None:
-            posts |= {
-                path: FrontRoute(
-                    path,
-                    renderer,
-                    engine,
-                    config,
-                    render=hot[f"{path}/render"],
-                    derender=hot[f"{path}/derender"],
-                    lane=self._lane,
-                    budget=budget,
-                    metrics=self.metrics,
-                )
-                for path in FRONT_ROUTES
-            }
+            # Here, since a renderer has no use for it.
+            from fastrender.server.front import front_routes
+
+            posts |= front_routes(
+                renderer,
+                engine,
+                config,
+                halves=hot,
+                lane=self._lane,
+                budget=budget,
+                metrics=self.metrics,
+            )
         self._hot = {path: route for path, route in hot.items() if path in posts}
         self._at_once: dict[str, RenderRoute] = {}
         self._router = build_router(

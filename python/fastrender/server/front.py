@@ -9,7 +9,7 @@ import contextlib
 import functools
 import json
 import logging
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from starlette.types import Receive, Scope, Send
@@ -41,6 +41,33 @@ _DONE = b"[DONE]"
 T = TypeVar("T")
 
 logger = logging.getLogger("fastrender.server")
+
+
+def front_routes(
+    renderer: Renderer,
+    engine: Engine,
+    config: RenderConfig,
+    *,
+    halves: Mapping[str, RenderRoute],
+    lane: WorkLane,
+    budget: BodyBudget,
+    metrics: Metrics,
+) -> dict[str, "FrontRoute"]:
+    """The routes by path; `halves` are the render and derender routes that do their parts."""
+    return {
+        path: FrontRoute(
+            path,
+            renderer,
+            engine,
+            config,
+            render=halves[f"{path}/render"],
+            derender=halves[f"{path}/derender"],
+            lane=lane,
+            budget=budget,
+            metrics=metrics,
+        )
+        for path in FRONT_ROUTES
+    }
 
 
 class FrontRoute:

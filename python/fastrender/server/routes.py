@@ -14,15 +14,16 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from fastrender.config import RenderConfig
-from fastrender.engine.interface import Engine
 from fastrender.server.answers import Answer, internal_error, overloaded, refusal
 from fastrender.server.derender_stream import STREAM_ROUTES
 from fastrender.server.interface import Renderer
 from fastrender.server.metrics import Metrics
 from fastrender.server.openapi import describe
+from fastrender.server.scale_out import SCALE_OUT
 from fastrender.version import WIRE_VERSION, own_version
 
 if TYPE_CHECKING:
+    from fastrender.engine.interface import Engine
     from fastrender.server.exposition import Exposition
 
 # Probes and the like, which vLLM keeps out of the metrics too.
@@ -37,14 +38,6 @@ _ELSEWHERE = {
     "/v1/responses": None,
     "/v1/messages": None,
 }
-# Routes of tokens, which an inference server has only when it is told to.
-SCALE_OUT = frozenset(
-    [
-        *("/v1/chat/completions/render", "/v1/completions/render"),
-        *("/v1/chat/completions/derender", "/v1/completions/derender", *STREAM_ROUTES),
-        *("/inference/v1/generate", "/inference/v1/abort_requests"),
-    ]
-)
 # Routes of vLLM's renderer that this version lacks.
 _LACKING = frozenset(["/v1/messages/render", "/v1/responses/render"])
 
@@ -66,7 +59,7 @@ def build_router(
     config: RenderConfig,
     metrics: Metrics,
     *,
-    engine: Engine | None,
+    engine: "Engine | None",
     posts: Mapping[str, ASGIApp],
     publish: Callable[[], None],
 ) -> Starlette:
@@ -105,7 +98,7 @@ class Operations:
         renderer: Renderer,
         config: RenderConfig,
         metrics: Metrics,
-        engine: Engine | None,
+        engine: "Engine | None",
         publish: Callable[[], None],
     ) -> None:
         """Answer for one renderer and its engine; `publish` brings `metrics` up to date."""
@@ -217,8 +210,8 @@ async def _http_error(request: Request, error: Exception) -> Response:
         answer = refusal(501, "NotImplementedError", text)
     elif path in _ELSEWHERE:
         here = _ELSEWHERE[path]
-        text = f"`{path}` needs an engine, and this is a renderer"
-        text += f"; POST to {here} for the tokens of a request" if here else ""
+        text = f"`{path}` is not served here"
+        text += f": it needs an engine; POST to {here} for the tokens of a request" if here else ""
         answer = refusal(404, "NotFoundError", text)
     else:
         text = f"there is no route `{_shown(path)}`; /openapi.json lists those that there are"

@@ -14,19 +14,21 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Generator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from starlette.types import ASGIApp
 
 from fastrender.config import RenderConfig
-from fastrender.engine.interface import Engine
 from fastrender.server import sockets, tls
 from fastrender.server.app import Application
 from fastrender.server.connection import Connection
 from fastrender.server.interface import Renderer
 from fastrender.settings import ConfigError
 from fastrender.version import own_version
+
+if TYPE_CHECKING:
+    from fastrender.engine.interface import Engine
 
 # Time for answers that are written already to reach slow clients, beyond the drain itself.
 _LEAST_FLUSH_SECONDS = 1
@@ -115,7 +117,7 @@ def run(
     return server.exit_code
 
 
-def engine_of(config: RenderConfig) -> Engine | None:
+def engine_of(config: RenderConfig) -> "Engine | None":
     """What generates, if whole answers are to be served."""
     if not config.generates:
         return None
