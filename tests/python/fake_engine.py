@@ -37,7 +37,8 @@ class Engine:
     healthy: bool = True
     # Parts of answers.
     more: Fields = dataclasses.field(default_factory=dict)
-    logprobs: bool = False
+    # Alternatives of each token; none, and no logprobs at all, by default.
+    logprobs: int = 0
     refusal: Fields = dataclasses.field(default_factory=dict)
     requests: list[Fields] = dataclasses.field(default_factory=list)
     headers: list[dict[str, str]] = dataclasses.field(default_factory=list)
@@ -101,7 +102,10 @@ class Engine:
                 "token_id": token,
                 "logprob": -0.5,
                 "rank": 1,
-                "top_logprobs": [{"token_id": token, "logprob": -0.5, "rank": 1}],
+                "top_logprobs": [
+                    {"token_id": token + rank, "logprob": -0.5 - rank, "rank": rank + 1}
+                    for rank in range(self.logprobs)
+                ],
             }
             for token in ids
         ]

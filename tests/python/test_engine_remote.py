@@ -273,8 +273,8 @@ def test_connections_are_kept_and_used_again() -> None:
                 await remote.generate(body([1]))
                 async for _ in remote.stream(body([1], stream=True)):
                     pass
-            [pool] = remote._pools.values()
-            assert len(pool.connections) == 1
+            [connections] = remote._connections.values()
+            assert connections.idle == 1
 
         run([one], test)
 

@@ -11,6 +11,7 @@ import httpcore
 
 from fastrender.engine.answers import bad_answer, failure, failure_of_event
 from fastrender.engine.balance import Backend, Balancer, Prompt
+from fastrender.engine.connections import Connections
 from fastrender.engine.events import EventReader, TooLongError
 from fastrender.engine.interface import EngineError
 
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
     from fastrender.config import RenderConfig
 
 GENERATE = "/inference/v1/generate"
-_IDLE_CONNECTIONS = 64
-# Less than servers keep idle connections: one that is just being closed is a failure.
-_IDLE_SECONDS = 4.0
 _PROBE_SECONDS = 5.0
 _PROBE_TIMEOUT = 2.0
 _ERROR_BYTES = 64 << 10
@@ -71,7 +69,7 @@ class RemoteEngine:
         """`urls` are bases, without slashes at their ends."""
         self._options = options
         self.balancer = Balancer(urls, most=options.connections)
-        self._pools: dict[Backend, httpcore.AsyncConnectionPool] = {}
+        self._connections: dict[Backend, Connections] = {}
         self._probes: list[asyncio.Task[None]] = []
         self._headers = [(b"content-type", b"application/json"), (b"accept-encoding", b"identity")]
         if options.api_key is not None:
@@ -79,12 +77,10 @@ class RemoteEngine:
 
     async def start(self) -> None:
         """Begin to look after the engines."""
+        secure = any(backend.url.startswith("https:") for backend in self.balancer.backends)
+        context = httpcore.default_ssl_context() if secure else None
         for backend in self.balancer.backends:
-            self._pools[backend] = httpcore.AsyncConnectionPool(
-                max_connections=self._options.connections + 1,
-                max_keepalive_connections=_IDLE_CONNECTIONS,
-                keepalive_expiry=_IDLE_SECONDS,
-            )
+            self._connections[backend] = Connections(backend.url, context)
             self._probes.append(asyncio.create_task(self._look_after(backend)))
 
     async def close(self) -> None:
@@ -93,8 +89,8 @@ class RemoteEngine:
             probe.cancel()
         await asyncio.gather(*self._probes, return_exceptions=True)
         self._probes.clear()
-        for pool in self._pools.values():
-            await pool.aclose()
+        for connections in self._connections.values():
+            await connections.close()
 
     async def healthy(self) -> bool:
         """Whether one of the engines answers."""
@@ -155,7 +151,7 @@ class RemoteEngine:
         self, body: bytes, request_id: str | None, stack: contextlib.AsyncExitStack
     ) -> tuple[httpcore.Response, Backend]:
         prompt = Prompt.of(body)
-        headers = [*self._headers, (b"content-length", b"%d" % len(body))]
+        headers = [*self._headers]
         if request_id is not None:
             headers.append((b"x-request-id", request_id.encode("latin-1", "replace")))
         failed = None
@@ -188,13 +184,9 @@ class RemoteEngine:
         self, backend: Backend, headers: Sequence[tuple[bytes, bytes]], body: bytes
     ) -> contextlib.AbstractAsyncContextManager[httpcore.Response]:
         quiet = self._options.timeout or None
-        timeout = {"connect": self._options.connect_timeout, "read": quiet, "write": quiet}
-        return self._pools[backend].stream(
-            "POST",
-            backend.url + GENERATE,
-            headers=headers,
-            content=body,
-            extensions={"timeout": timeout},
+        seconds = {"connect": self._options.connect_timeout, "read": quiet, "write": quiet}
+        return self._connections[backend].exchange(
+            "POST", GENERATE, headers, body=body, seconds=seconds
         )
 
     async def _read(self, response: httpcore.Response, most: int) -> bytes:
@@ -226,6 +218,7 @@ class RemoteEngine:
     async def _look_after(self, backend: Backend) -> None:
         while True:
             await asyncio.sleep(backend.pause if backend.down else _PROBE_SECONDS)
+            await self._connections[backend].drop_expired()
             why = await self._probe(backend)
             if why is None:
                 if backend.down:
@@ -238,13 +231,10 @@ class RemoteEngine:
 
     async def _probe(self, backend: Backend) -> str | None:
         """What is wrong with an engine."""
-        timeout = dict.fromkeys(("connect", "read", "write", "pool"), _PROBE_TIMEOUT)
+        seconds = dict.fromkeys(("connect", "read", "write"), _PROBE_TIMEOUT)
         try:
-            async with self._pools[backend].stream(
-                "GET",
-                backend.url + "/health",
-                headers=[*self._headers[1:]],
-                extensions={"timeout": timeout},
+            async with self._connections[backend].exchange(
+                "GET", "/health", self._headers[1:], seconds=seconds
             ) as response:
                 await self._read(response, _ERROR_BYTES)
         except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException) as error:

@@ -27,6 +27,7 @@ from fastrender.server.work import WorkLane
 
 if TYPE_CHECKING:
     from fastrender.engine.interface import Engine
+    from fastrender.server.front import FrontRoute
 
 PROBES = frozenset(["/health", "/ping"])
 # Answered while draining: the process lives, though it takes no more work.
@@ -78,11 +79,12 @@ class Application:
         posts = {**hot, **posts}
         if config.hides_scale_out:
             posts = {path: app for path, app in posts.items() if path not in SCALE_OUT}
+        self._fronts: dict[str, FrontRoute] = {}
         if engine is not None:
             # Here, since a renderer has no use for it.
             from fastrender.server.front import front_routes
 
-            posts |= front_routes(
+            self._fronts = front_routes(
                 renderer,
                 engine,
                 config,
@@ -91,6 +93,7 @@ class Application:
                 budget=budget,
                 metrics=self.metrics,
             )
+            posts |= self._fronts
         self._hot = {path: route for path, route in hot.items() if path in posts}
         self._at_once: dict[str, RenderRoute] = {}
         self._router = build_router(
@@ -201,12 +204,12 @@ class Application:
         elif path in UNCOUNTED:
             await self._router(scope, receive, send)
         else:
-            await self._count(path, method, scope, receive, send)
+            # A stream's every chunk would pass through Starlette.
+            front = self._fronts.get(path) if method == "POST" else None
+            await self._count(front or self._router, scope, receive, send)
 
-    async def _count(
-        self, path: str, method: str, scope: Scope, receive: Receive, send: Send
-    ) -> None:
-        """Pass a request on to Starlette, and count it."""
+    async def _count(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, and count it."""
         started = time.perf_counter()
         status = 500
         size = 0
@@ -220,10 +223,10 @@ class Application:
             await send(message)
 
         try:
-            await self._router(scope, receive, observe)
+            await app(scope, receive, observe)
         finally:
             length = dict(scope["headers"]).get(b"content-length", b"")
-            self._counter(path, method).count(
+            self._counter(scope["path"], scope["method"]).count(
                 status,
                 int(length[:20]) if length.isdigit() else 0,
                 size,
