@@ -9,6 +9,7 @@ import dataclasses
 import datetime
 import os
 import pathlib
+import urllib.parse
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -16,6 +17,7 @@ from fastrender.parser_names import REASONING_PARSERS, TOOL_PARSERS
 from fastrender.settings import (
     ConfigError,
     Shape,
+    dashed,
     declared,
     from_environment,
     parse_count,
@@ -460,6 +462,61 @@ class RenderConfig:
         may_be_empty=True,
     )
 
+    # Engines.
+    engine: tuple[str, ...] = setting(
+        (),
+        "Serve whole answers with what generates: `torch`, or base URLs of engines that speak "
+        "/inference/v1/generate.",
+        shape=Shape.LIST,
+    )
+    enable_scale_out: bool = setting(
+        False,
+        "Serve the routes of tokens beside whole answers; without an engine they always are.",
+        environment=("VLLM_ENABLE_SCALE_OUT_ENDPOINTS",),
+    )
+    encode_engine: tuple[str, ...] = setting(
+        (),
+        "Base URLs of engines that encode media, before those that generate.",
+        shape=Shape.LIST,
+    )
+    prefill_engine: tuple[str, ...] = setting(
+        (),
+        "Base URLs of engines that read prompts, and generate where there is no --decode-engine.",
+        shape=Shape.LIST,
+    )
+    decode_engine: tuple[str, ...] = setting(
+        (), "Base URLs of engines that generate from a prefill engine's cache.", shape=Shape.LIST
+    )
+    prefill_kv_params: dict[str, Any] = setting(
+        {"do_remote_decode": True, "do_remote_prefill": False},
+        "`kv_transfer_params` of prefill requests before --decode-engine's, unless the client's "
+        "request has its own.",
+        shape=Shape.JSON,
+    )
+    engine_api_key: str | None = setting(
+        None, "Key that engines are sent.", environment=("FASTRENDER_ENGINE_API_KEY",)
+    )
+    engine_connect_timeout: float = setting(
+        5.0, "Seconds in which an engine must accept a connection.", parse=parse_seconds, least=0.01
+    )
+    engine_timeout: float = setting(
+        600.0,
+        "Seconds for an engine's whole answer, or between two of a stream's chunks; 0 for no "
+        "bound.",
+        parse=parse_seconds,
+        least=0,
+    )
+    engine_connections: int = setting(
+        1_024,
+        "Requests that one engine is sent at once, by each process; beyond it clients get 503.",
+        parse=parse_count,
+        least=1,
+        most=65_535,
+    )
+    engine_answer_bytes: int = setting(
+        256 << 20, "Largest answer of an engine that is read.", parse=parse_count, least=1
+    )
+
     def __post_init__(self) -> None:
         """Check every value, and those that hang together."""
         for name, declaration in declared(type(self)).items():
@@ -499,11 +556,37 @@ class RenderConfig:
                 raise ConfigError(
                     f"reasoning-effort-map: unknown effort `{unknown[0]}`; known: {known}"
                 )
+        self._check_engines()
         read_time(self.strftime_now)
         root_path = self.root_path.strip("/")
         if any(mark in root_path for mark in "?# ") or "://" in root_path:
             raise ConfigError(f"root-path: `{self.root_path}` is no path; give one such as `/api`")
         object.__setattr__(self, "root_path", f"/{root_path}" if root_path else "")
+
+    @property
+    def generates(self) -> bool:
+        """Whether whole answers are served."""
+        return bool(self.engine or self.prefill_engine)
+
+    @property
+    def hides_scale_out(self) -> bool:
+        """Whether the routes of tokens are refused, as by an inference server that is not told."""
+        return self.generates and not self.enable_scale_out
+
+    def _check_engines(self) -> None:
+        for name in ("engine", "encode_engine", "prefill_engine", "decode_engine"):
+            words = ",".join(getattr(self, name)).split(",")
+            urls = tuple(word.strip().rstrip("/") for word in words if word.strip())
+            object.__setattr__(self, name, urls)
+            if name == "engine" and urls == ("torch",):
+                continue
+            for url in urls:
+                check_engine_url(dashed(name), url)
+        split = self.encode_engine or self.decode_engine
+        if self.engine and self.prefill_engine:
+            raise ConfigError("--engine and --prefill-engine say the same; give one of them")
+        if split and not self.prefill_engine:
+            raise ConfigError("--encode-engine and --decode-engine need --prefill-engine")
 
     @classmethod
     def resolve(cls, given: Mapping[str, Any], environment: Mapping[str, str]) -> "RenderConfig":
@@ -530,6 +613,19 @@ class RenderConfig:
             "tool_formats": [_read_format(path) for path in self.tool_parser_file],
             "strftime_now": read_time(self.strftime_now),
         }
+
+
+def check_engine_url(flag: str, url: str) -> None:
+    """Raise `ConfigError` unless `url` is a base to which an engine's paths can be added."""
+    parts = urllib.parse.urlsplit(url)
+    try:
+        sound = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        sound = False
+    if not sound or parts.query or parts.fragment or parts.username is not None:
+        raise ConfigError(
+            f"{flag}: `{shown(url)}` is no base URL of an engine such as http://host:8000"
+        )
 
 
 def read_time(value: str | None) -> dict[str, int] | None:

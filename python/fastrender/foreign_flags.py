@@ -123,9 +123,7 @@ _SHORT = {
     "-sc": "speculative-config",
     "-tp": "tensor-parallel-size",
 }
-# No warning: a renderer serves the scale-out routes always, which is what the flag asks for.
-_SILENT_SWITCHES = frozenset(["scale-out"])
-_SWITCHES = _ENGINE_SWITCHES | _MEDIA_SWITCHES | _SILENT_SWITCHES
+_SWITCHES = _ENGINE_SWITCHES | _MEDIA_SWITCHES
 _VALUES = _ENGINE_VALUES | _MEDIA_VALUES
 _MEDIA = _MEDIA_SWITCHES | _MEDIA_VALUES
 
@@ -148,11 +146,9 @@ def arity_of(flag: str) -> Arity | None:
     return Arity.NONE if _stem(name) in _SWITCHES else None
 
 
-def warning(flag: str) -> str | None:
-    """What to tell the person who gave `flag`; None if there is nothing to tell."""
+def warning(flag: str) -> str:
+    """What to tell the person who gave `flag`."""
     name = _name(flag)
-    if _stem(name) in _SILENT_SWITCHES:
-        return None
     if name in _MEDIA or _stem(name) in _MEDIA:
         return f"{flag} has no effect yet: text alone is rendered"
     return f"{flag} has no effect on a renderer"
