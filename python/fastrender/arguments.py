@@ -47,7 +47,6 @@ def parse(
     add_options: Callable[[argparse.ArgumentParser], None] | None = None,
 ) -> CommandLine:
     """Read `arguments`, those of `fastrender COMMAND`; `ConfigError` says what is wrong."""
-    _refuse_hidden_routes(environment)
     parser = _build_parser(command)
     if add_options is not None:
         add_options(parser)
@@ -57,7 +56,10 @@ def parse(
         from_file, warnings_of_file = _read_file(config_file, command)
         given = {**from_file, **given}
         warnings = warnings_of_file + warnings
-    return CommandLine(RenderConfig.resolve(given, environment), warnings, options)
+    config = RenderConfig.resolve(given, environment)
+    if not config.infers:
+        _refuse_hidden_routes(environment)
+    return CommandLine(config, warnings, options)
 
 
 def _read_file(path: str, command: str) -> tuple[dict[str, Any], list[str]]:

@@ -455,6 +455,85 @@ class RenderConfig:
         may_be_empty=True,
     )
 
+    # Engines.
+    engine: tuple[str, ...] = setting(
+        (),
+        "What generates: `torch` for an engine in this process, or URLs of engines; none for a "
+        "renderer alone.",
+        shape=Shape.LIST,
+    )
+    enable_scale_out: bool = setting(
+        False,
+        "Beside an engine, serve the /render, /derender and /inference routes too.",
+        environment=("VLLM_ENABLE_SCALE_OUT_ENDPOINTS",),
+    )
+    tokens_only: bool = setting(
+        False, "Of an engine, serve the /render, /derender and /inference routes alone."
+    )
+    role: str = setting(
+        "all",
+        "The torch engine's part: everything, vision towers alone (encode), or all but those.",
+        choices=("all", "encode", "prefill-decode"),
+    )
+    device: str = setting(
+        "auto", "What the torch engine runs on.", choices=("auto", "cuda", "cpu")
+    )
+    max_num_seqs: int = setting(
+        32,
+        "Sequences that the torch engine generates at once.",
+        parse=parse_count,
+        least=1,
+        most=4_096,
+    )
+    max_num_batched_tokens: int = setting(
+        1_024,
+        "Prompt tokens that it reads between two steps of generation.",
+        parse=parse_count,
+        least=1,
+        most=1 << 20,
+    )
+    engine_queue_limit: int = setting(
+        256,
+        "Requests that may wait for it before new ones get 429.",
+        parse=parse_count,
+        least=0,
+    )
+    kv_cache_gb: float = setting(
+        0.0,
+        "Gibibytes for keys and values; 0 for most of what is free on a GPU, or 4 on a CPU.",
+        parse=parse_seconds,
+        least=0,
+        most=1 << 20,
+    )
+    embedding_cache_gb: float = setting(
+        1.0,
+        "Gibibytes for embeddings of images, on the device; and of an encode worker, for those "
+        "that it has published.",
+        parse=parse_seconds,
+        least=0,
+        most=1 << 20,
+    )
+    ec_ttl: float = setting(
+        300.0,
+        "Seconds that a published embedding is kept for who it was announced to.",
+        parse=parse_seconds,
+        least=0.1,
+    )
+    ec_peers: tuple[str, ...] = setting(
+        (),
+        "Encode workers, as host or host:port, that embeddings may be fetched from; this host's "
+        "always may.",
+        shape=Shape.LIST,
+    )
+    ec_token: str | None = setting(
+        None,
+        "Secret that encode and prefill workers share.",
+        environment=("FASTRENDER_EC_TOKEN",),
+    )
+    ec_timeout: float = setting(
+        10.0, "Seconds that fetching an embedding may take.", parse=parse_seconds, least=0.1
+    )
+
     def __post_init__(self) -> None:
         """Check every value, and those that hang together."""
         for name, declaration in declared(type(self)).items():
@@ -476,6 +555,12 @@ class RenderConfig:
                 f"tool-call-parser: unknown value `{shown(self.tool_call_parser)}`; "
                 f"known: {', '.join(parsers)}"
             )
+        if "torch" in self.engine and len(self.engine) > 1:
+            raise ConfigError("engine: `torch` goes with no other")
+        if self.engine == ("torch",) and self.workers > 1:
+            raise ConfigError("--engine torch is one process: --workers must be 1")
+        if self.tokens_only and not self.engine:
+            raise ConfigError("--tokens-only needs --engine")
         if bool(self.ssl_keyfile) != bool(self.ssl_certfile):
             raise ConfigError("--ssl-keyfile and --ssl-certfile go together")
         if self.ssl_certfile is None and (self.ssl_ca_certs is not None or self.ssl_cert_reqs):
@@ -499,6 +584,11 @@ class RenderConfig:
         if any(mark in root_path for mark in "?# ") or "://" in root_path:
             raise ConfigError(f"root-path: `{self.root_path}` is no path; give one such as `/api`")
         object.__setattr__(self, "root_path", f"/{root_path}" if root_path else "")
+
+    @property
+    def infers(self) -> bool:
+        """Whether this is an inference server rather than a renderer."""
+        return bool(self.engine)
 
     @classmethod
     def resolve(cls, given: Mapping[str, Any], environment: Mapping[str, str]) -> "RenderConfig":
