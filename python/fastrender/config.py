@@ -525,6 +525,9 @@ class RenderConfig:
         "always may.",
         shape=Shape.LIST,
     )
+    ec_host: str | None = setting(
+        None, "Name or address that prefill workers reach this encode worker by; found if none."
+    )
     ec_token: str | None = setting(
         None,
         "Secret that encode and prefill workers share.",

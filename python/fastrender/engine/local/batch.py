@@ -110,9 +110,11 @@ class Batch:
         return [(job, [progress]) for job, progress in end]
 
     def _drop_cancelled(self) -> None:
-        for arrival in [a for a in self._waiting if a.job.cancelled]:
-            self._waiting.remove(arrival)
-        for output in [output for output in self._rows if output.job.cancelled]:
+        for arrival in list(self._waiting):
+            arrival.outputs = [output for output in arrival.outputs if not output.abandoned]
+            if not arrival.outputs:
+                self._waiting.remove(arrival)
+        for output in [output for output in self._rows if output.abandoned]:
             self._remove(output)
 
     def _admit(self) -> None:

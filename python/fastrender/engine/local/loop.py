@@ -1,6 +1,7 @@
 """`BatchThread`: the one thread that touches the model."""
 
 import collections
+import dataclasses
 import logging
 import threading
 from collections.abc import Callable
@@ -8,12 +9,24 @@ from collections.abc import Callable
 import torch
 
 from fastrender.engine.local.batch import Batch
-from fastrender.engine.local.sequence import Job
+from fastrender.engine.local.sequence import Finish, Job, Progress
 from fastrender.engine.local.vision import Embedding, Picture, Tower
 
 _logger = logging.getLogger(__name__)
 
 Embedded = Callable[[dict[str, Embedding] | BaseException], None]
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class _Wanted:
+    """Images that somebody waits for, and those of their embeddings that are there."""
+
+    pictures: list[Picture]
+    done: Embedded
+    ready: dict[str, Embedding] = dataclasses.field(default_factory=dict)
+
+    def missing(self) -> list[Picture]:
+        return [picture for picture in self.pictures if picture.key not in self.ready]
 
 
 class BatchThread:
@@ -25,7 +38,7 @@ class BatchThread:
         self._tower = tower
         self._wake = threading.Condition()
         self._jobs: collections.deque[Job] = collections.deque()
-        self._pictures: collections.deque[tuple[list[Picture], Embedded]] = collections.deque()
+        self._pictures: collections.deque[_Wanted] = collections.deque()
         self._closed = False
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
@@ -50,8 +63,12 @@ class BatchThread:
     def submit(self, job: Job) -> None:
         """Add a request to the batch; its `deliver` is told what comes."""
         with self._wake:
-            self._jobs.append(job)
-            self._wake.notify()
+            if not self._closed:
+                self._jobs.append(job)
+                self._wake.notify()
+                return
+        error = self._failure or RuntimeError("the engine was closed")
+        job.deliver(job, [Progress(index=i, finish=Finish.ERROR, error=error) for i in range(job.params.n)])
 
     def cancel(self, job: Job) -> None:
         """Nobody waits for `job` any more."""
@@ -59,11 +76,20 @@ class BatchThread:
         with self._wake:
             self._wake.notify()
 
+    def end(self, job: Job, index: int) -> None:
+        """Nobody waits for one of the outputs of `job` any more."""
+        job.ended.add(index)
+        with self._wake:
+            self._wake.notify()
+
     def embed(self, pictures: list[Picture], done: Embedded) -> None:
         """Run the tower over what it has not seen; `done` gets embeddings by key, or an error."""
         with self._wake:
-            self._pictures.append((pictures, done))
-            self._wake.notify()
+            if not self._closed:
+                self._pictures.append(_Wanted(pictures, done))
+                self._wake.notify()
+                return
+        done(self._failure or RuntimeError("the engine was closed"))
 
     def _run(self) -> None:
         try:
@@ -100,22 +126,22 @@ class BatchThread:
             requests = list(self._pictures)
         if not requests:
             return
-        wanted = [picture for pictures, _ in requests for picture in pictures]
         try:
-            found = self._tower.embed(wanted)
+            found = self._tower.embed([p for request in requests for p in request.missing()])
         except Exception as error:
             _logger.exception("the vision tower failed")
             with self._wake:
                 self._pictures.popleft()
-            requests[0][1](error)
+            requests[0].done(error)
             return
         for request in requests:
-            pictures, done = request
-            ready = {p.key: e for p in pictures if (e := found.get(p.key)) is not None}
-            if len(ready) == len({picture.key for picture in pictures}):
+            for picture in request.missing():
+                if (embedding := found.get(picture.key)) is not None:
+                    request.ready[picture.key] = embedding
+            if not request.missing():
                 with self._wake:
                     self._pictures.remove(request)
-                done(ready)
+                request.done(request.ready)
 
     def _step(self) -> None:
         batch = self._batch
@@ -141,5 +167,5 @@ class BatchThread:
         if self._batch is not None:
             for job, progress in self._batch.fail_all(error):
                 job.deliver(job, progress)
-        for _, done in pictures:
-            done(error)
+        for request in pictures:
+            request.done(error)

@@ -71,6 +71,14 @@ class Model:
         self._additive = text._attn_implementation not in ("sdpa", None)
 
     @property
+    def bytes_per_token(self) -> int:
+        """Bytes of keys and values of one position, over all layers."""
+        text = self.config.get_text_config()
+        heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
+        size = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
+        return int(2 * text.num_hidden_layers * heads * size * self.dtype.itemsize)
+
+    @property
     def tower(self) -> Any:
         """The part that has `get_image_features`."""
         return self._model.model

@@ -71,6 +71,8 @@ class Job:
     # Called on the batch's thread; must not block.
     deliver: Callable[["Job", list[Progress]], None]
     cancelled: bool = False
+    # Outputs that nobody waits for any more.
+    ended: set[int] = dataclasses.field(default_factory=set)
 
 
 @dataclasses.dataclass(slots=True, kw_only=True, eq=False)
@@ -90,6 +92,11 @@ class Output:
     axes: Any = None
     shift: int = 0
     prompt_candidates: list[Candidates] = dataclasses.field(default_factory=list)
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether nobody waits for it."""
+        return self.job.cancelled or self.index in self.job.ended
 
     @property
     def generated(self) -> int:
