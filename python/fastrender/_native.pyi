@@ -220,6 +220,16 @@ class DerenderStream:
     def includes_usage(self) -> bool:
         """Whether the request asks for the chunk that tells the usage."""
 
+    @property
+    def tells(self) -> bool:
+        """Whether the last chunk tells a client anything; text may be held back."""
+
+    def stopped(self) -> list[int]:
+        """The choices that have met a stop string and not ended.
+
+        An engine that knows no strings goes on with them; `push` ends them with `stop`.
+        """
+
     def push_chunk(self, chunk: bytes) -> bytes:
         """The client's chunk for one of the engine's, both JSON."""
 

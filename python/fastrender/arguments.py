@@ -57,7 +57,7 @@ def parse(
         given = {**from_file, **given}
         warnings = warnings_of_file + warnings
     config = RenderConfig.resolve(given, environment)
-    if not config.infers:
+    if not config.generates:
         _refuse_hidden_routes(environment)
     return CommandLine(config, warnings, options)
 
@@ -182,8 +182,7 @@ def _separate(
             arity = Arity.ONE if dot else foreign_flags.arity_of(base)
             if value is None:
                 _skip_values(base, arity, rest)
-            if text := foreign_flags.warning(base):
-                warnings.append(text)
+            warnings.append(foreign_flags.warning(base))
         elif dot and base in objects:
             if value is None:
                 if not rest:

@@ -9,6 +9,7 @@ import dataclasses
 import datetime
 import os
 import pathlib
+import urllib.parse
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -16,6 +17,7 @@ from fastrender.parser_names import REASONING_PARSERS, TOOL_PARSERS
 from fastrender.settings import (
     ConfigError,
     Shape,
+    dashed,
     declared,
     from_environment,
     parse_count,
@@ -458,14 +460,56 @@ class RenderConfig:
     # Engines.
     engine: tuple[str, ...] = setting(
         (),
-        "What generates: `torch` for an engine in this process, or URLs of engines; none for a "
-        "renderer alone.",
+        "Serve whole answers with what generates: `torch`, or base URLs of engines that speak "
+        "/inference/v1/generate.",
         shape=Shape.LIST,
     )
     enable_scale_out: bool = setting(
         False,
-        "Beside an engine, serve the /render, /derender and /inference routes too.",
+        "Serve the routes of tokens beside whole answers; without an engine they always are.",
         environment=("VLLM_ENABLE_SCALE_OUT_ENDPOINTS",),
+    )
+    encode_engine: tuple[str, ...] = setting(
+        (),
+        "Base URLs of engines that encode media, before those that generate.",
+        shape=Shape.LIST,
+    )
+    prefill_engine: tuple[str, ...] = setting(
+        (),
+        "Base URLs of engines that read prompts, and generate where there is no --decode-engine.",
+        shape=Shape.LIST,
+    )
+    decode_engine: tuple[str, ...] = setting(
+        (), "Base URLs of engines that generate from a prefill engine's cache.", shape=Shape.LIST
+    )
+    prefill_kv_params: dict[str, Any] = setting(
+        {"do_remote_decode": True, "do_remote_prefill": False},
+        "`kv_transfer_params` of prefill requests before --decode-engine's, unless the client's "
+        "request has its own.",
+        shape=Shape.JSON,
+    )
+    engine_api_key: str | None = setting(
+        None, "Key that engines are sent.", environment=("FASTRENDER_ENGINE_API_KEY",)
+    )
+    engine_connect_timeout: float = setting(
+        5.0, "Seconds in which an engine must accept a connection.", parse=parse_seconds, least=0.01
+    )
+    engine_timeout: float = setting(
+        600.0,
+        "Seconds for an engine's whole answer, or between two of a stream's chunks; 0 for no "
+        "bound.",
+        parse=parse_seconds,
+        least=0,
+    )
+    engine_connections: int = setting(
+        1_024,
+        "Requests that one engine is sent at once, by each process; beyond it clients get 503.",
+        parse=parse_count,
+        least=1,
+        most=65_535,
+    )
+    engine_answer_bytes: int = setting(
+        256 << 20, "Largest answer of an engine that is read.", parse=parse_count, least=1
     )
     tokens_only: bool = setting(
         False, "Of an engine, serve the /render, /derender and /inference routes alone."
@@ -558,12 +602,6 @@ class RenderConfig:
                 f"tool-call-parser: unknown value `{shown(self.tool_call_parser)}`; "
                 f"known: {', '.join(parsers)}"
             )
-        if "torch" in self.engine and len(self.engine) > 1:
-            raise ConfigError("engine: `torch` goes with no other")
-        if self.engine == ("torch",) and self.workers > 1:
-            raise ConfigError("--engine torch is one process: --workers must be 1")
-        if self.tokens_only and not self.engine:
-            raise ConfigError("--tokens-only needs --engine")
         if bool(self.ssl_keyfile) != bool(self.ssl_certfile):
             raise ConfigError("--ssl-keyfile and --ssl-certfile go together")
         if self.ssl_certfile is None and (self.ssl_ca_certs is not None or self.ssl_cert_reqs):
@@ -582,6 +620,7 @@ class RenderConfig:
                 raise ConfigError(
                     f"reasoning-effort-map: unknown effort `{unknown[0]}`; known: {known}"
                 )
+        self._check_engines()
         read_time(self.strftime_now)
         root_path = self.root_path.strip("/")
         if any(mark in root_path for mark in "?# ") or "://" in root_path:
@@ -589,9 +628,33 @@ class RenderConfig:
         object.__setattr__(self, "root_path", f"/{root_path}" if root_path else "")
 
     @property
-    def infers(self) -> bool:
-        """Whether this is an inference server rather than a renderer."""
-        return bool(self.engine)
+    def generates(self) -> bool:
+        """Whether whole answers are served."""
+        return bool(self.engine or self.prefill_engine)
+
+    @property
+    def hides_scale_out(self) -> bool:
+        """Whether the routes of tokens are refused, as by an inference server that is not told."""
+        return self.generates and not (self.enable_scale_out or self.tokens_only)
+
+    def _check_engines(self) -> None:
+        for name in ("engine", "encode_engine", "prefill_engine", "decode_engine"):
+            words = ",".join(getattr(self, name)).split(",")
+            urls = tuple(word.strip().rstrip("/") for word in words if word.strip())
+            object.__setattr__(self, name, urls)
+            if name == "engine" and urls == ("torch",):
+                continue
+            for url in urls:
+                check_engine_url(dashed(name), url)
+        split = self.encode_engine or self.decode_engine
+        if self.engine == ("torch",) and self.workers > 1:
+            raise ConfigError("--engine torch is one process: --workers must be 1")
+        if self.tokens_only and not self.generates:
+            raise ConfigError("--tokens-only needs an engine")
+        if self.engine and self.prefill_engine:
+            raise ConfigError("--engine and --prefill-engine say the same; give one of them")
+        if split and not self.prefill_engine:
+            raise ConfigError("--encode-engine and --decode-engine need --prefill-engine")
 
     @classmethod
     def resolve(cls, given: Mapping[str, Any], environment: Mapping[str, str]) -> "RenderConfig":
@@ -618,6 +681,19 @@ class RenderConfig:
             "tool_formats": [_read_format(path) for path in self.tool_parser_file],
             "strftime_now": read_time(self.strftime_now),
         }
+
+
+def check_engine_url(flag: str, url: str) -> None:
+    """Raise `ConfigError` unless `url` is a base to which an engine's paths can be added."""
+    parts = urllib.parse.urlsplit(url)
+    try:
+        sound = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        sound = False
+    if not sound or parts.query or parts.fragment or parts.username is not None:
+        raise ConfigError(
+            f"{flag}: `{shown(url)}` is no base URL of an engine such as http://host:8000"
+        )
 
 
 def read_time(value: str | None) -> dict[str, int] | None:

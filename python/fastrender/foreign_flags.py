@@ -146,8 +146,8 @@ def arity_of(flag: str) -> Arity | None:
     return Arity.NONE if _stem(name) in _SWITCHES else None
 
 
-def warning(flag: str) -> str | None:
-    """What to tell the person who gave `flag`; None if there is nothing to tell."""
+def warning(flag: str) -> str:
+    """What to tell the person who gave `flag`."""
     name = _name(flag)
     if name in _MEDIA or _stem(name) in _MEDIA:
         return f"{flag} has no effect yet: text alone is rendered"

@@ -8,19 +8,25 @@ is routed by, so that no spelling of a path slips past it.
 import asyncio
 import time
 import uuid
+from typing import TYPE_CHECKING
 
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fastrender.config import RenderConfig
 from fastrender.server.answers import Answer, overloaded
+from fastrender.server.bodies import BodyBudget
 from fastrender.server.derender_stream import STREAM_ROUTES, DerenderStreamRoute
 from fastrender.server.interface import Renderer
 from fastrender.server.keys import ApiKeys
 from fastrender.server.metrics import METHODS, OTHER_HANDLER, Layout, Metrics, RequestCounter
-from fastrender.server.render import RENDER_ROUTES, BodyBudget, RenderRoute
+from fastrender.server.render import RENDER_ROUTES, RenderRoute
 from fastrender.server.routes import UNCOUNTED, build_router, paths_served
+from fastrender.server.scale_out import SCALE_OUT
 from fastrender.server.work import WorkLane
+
+if TYPE_CHECKING:
+    from fastrender.engine.interface import Engine
 
 PROBES = frozenset(["/health", "/ping"])
 # Answered while draining: the process lives, though it takes no more work.
@@ -37,11 +43,16 @@ class Application:
         renderer: Renderer,
         config: RenderConfig,
         *,
+        engine: "Engine | None" = None,
         metrics_file: int | None = None,
         slot: int = 0,
     ) -> None:
-        """Serve `renderer`; with several processes, count in slot `slot` of a shared file."""
+        """Serve `renderer`, and whole answers with `engine`, which `start` starts.
+
+        With several processes, count in slot `slot` of a shared file.
+        """
         self._renderer = renderer
+        self._engine = engine
         self._root_path = config.root_path
         self._request_ids = config.enable_request_id_headers
         self._keys = ApiKeys(config.api_key)
@@ -53,20 +64,37 @@ class Application:
             (*RENDER_ROUTES, *paths_served(config)), RENDER_ROUTES.values(), renderer.stats()
         )
         self.metrics = Metrics(layout, file=metrics_file, slot=slot, slots=config.workers)
-        budget = BodyBudget(config.max_buffered_bytes)
-        self._hot = {
+        self._budget = budget = BodyBudget(config.max_buffered_bytes)
+        hot = {
             path: RenderRoute(
                 path, renderer, config, lane=self._lane, budget=budget, metrics=self.metrics
             )
             for path in RENDER_ROUTES
         }
-        self._at_once: dict[str, RenderRoute] = {}
-        streams = {
+        posts: dict[str, ASGIApp] = {
             path: DerenderStreamRoute(path, renderer, config, lane=self._lane, budget=budget)
             for path in STREAM_ROUTES
         }
+        posts = {**hot, **posts}
+        if config.hides_scale_out:
+            posts = {path: app for path, app in posts.items() if path not in SCALE_OUT}
+        if engine is not None:
+            # Here, since a renderer has no use for it.
+            from fastrender.server.front import front_routes
+
+            posts |= front_routes(
+                renderer,
+                engine,
+                config,
+                halves=hot,
+                lane=self._lane,
+                budget=budget,
+                metrics=self.metrics,
+            )
+        self._hot = {path: route for path, route in hot.items() if path in posts}
+        self._at_once: dict[str, RenderRoute] = {}
         self._router = build_router(
-            renderer, config, self.metrics, posts={**self._hot, **streams}, publish=self.publish
+            renderer, config, self.metrics, engine=engine, posts=posts, publish=self.publish
         )
         self._cors = _cors(self._dispatch, config)
         # What adds to every answer, or looks at every request, is done on the usual way.
@@ -78,10 +106,25 @@ class Application:
                 for prefix in {"", config.root_path}
             }
 
+    async def start(self) -> None:
+        """Start the engine; for the loop that serves."""
+        if self._engine is not None:
+            await self._engine.start()
+
+    async def stop(self) -> None:
+        """Stop it."""
+        if self._engine is not None:
+            await self._engine.close()
+
     @property
     def in_flight(self) -> int:
         """Requests under way."""
         return self._in_flight
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of their bodies."""
+        return self._budget.held
 
     def publish(self) -> None:
         """Bring the metrics' states up to date."""

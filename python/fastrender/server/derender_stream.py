@@ -18,8 +18,9 @@ from starlette.types import Receive, Scope, Send
 from fastrender.config import RenderConfig
 from fastrender.errors import RequestError
 from fastrender.server.answers import Answer, internal_error, overloaded, refusal
+from fastrender.server.bodies import BodyBudget
 from fastrender.server.interface import DerenderStream, Renderer
-from fastrender.server.render import MOST_SHORT_BYTES, BodyBudget
+from fastrender.server.render import MOST_SHORT_BYTES
 from fastrender.server.work import ClientGoneError, QueueFullError, WorkLane
 
 STREAM_ROUTES = {

@@ -56,6 +56,21 @@ class DerenderStream(Protocol):
         """Whether the client asked for its usage."""
         ...
 
+    @property
+    def tells(self) -> bool:
+        """Whether the last chunk tells a client anything."""
+        ...
+
+    def stopped(self) -> list[int]:
+        """The choices that have met a stop string and not ended."""
+        ...
+
+    def push(
+        self, token_ids: Sequence[int], /, *, finish_reason: str | None = None, index: int = 0
+    ) -> bytes:
+        """The client's chunk for these tokens of a choice."""
+        ...
+
     def push_chunk(self, chunk: bytes, /) -> bytes:
         """The client's chunk for one of the engine's; `RequestError` for what is none."""
         ...

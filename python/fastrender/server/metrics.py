@@ -25,7 +25,7 @@ RENDER_SECONDS: Final = (
 METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "other")
 STATUSES: Final = ("1xx", "2xx", "3xx", "4xx", "5xx")
 REFUSALS: Final = ("queue_full", "memory_full", "too_large", "too_slow", "draining", "unauthorized")
-GONE_STAGES: Final = ("reading", "queued")
+GONE_STAGES: Final = ("reading", "queued", "generating")
 OTHER_HANDLER: Final = "none"
 _CELL_BYTES = 8
 

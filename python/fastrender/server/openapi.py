@@ -3,6 +3,7 @@
 from typing import Any
 
 from fastrender.config import RenderConfig
+from fastrender.server.scale_out import SCALE_OUT
 from fastrender.version import own_version
 
 _STRING = {"type": "string"}
@@ -85,6 +86,17 @@ def _paths(config: RenderConfig) -> dict[str, Any]:
             }
         },
     }
+    if config.generates:
+        paths["/v1/chat/completions"] = _answer(
+            "Answer a chat request, whole or streamed.",
+            "ChatCompletionRequest",
+            _reference("ChatCompletion"),
+        )
+        paths["/v1/completions"] = _answer(
+            "Complete prompts.", "CompletionRequest", _reference("Completion")
+        )
+    if config.hides_scale_out:
+        paths = {path: item for path, item in paths.items() if path not in SCALE_OUT}
     if config.enable_tokenizer_info_endpoint:
         paths["/tokenizer_info"] = _get("How the tokenizer is set up.", _OBJECT)
     if config.enable_fastapi_docs:
@@ -107,6 +119,18 @@ def _render(summary: str, request: str, answer: dict[str, Any]) -> dict[str, Any
             },
         }
     }
+
+
+def _answer(summary: str, request: str, answer: dict[str, Any]) -> dict[str, Any]:
+    """As a render route, with what engines add."""
+    described = _render(summary, request, answer)
+    responses = described["post"]["responses"]
+    responses["200"]["content"]["text/event-stream"] = {"schema": _STRING}
+    responses["429"] = _failure("The engine takes no more requests now.")
+    responses["502"] = _failure("The engine's answer cannot be used.")
+    responses["503"] = _failure("No engine answers, or too much waits already.")
+    responses["504"] = _failure("The engine took too long.")
+    return described
 
 
 def _stream(summary: str) -> dict[str, Any]:

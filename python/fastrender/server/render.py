@@ -13,12 +13,13 @@ import logging
 import time
 from typing import Any
 
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from fastrender._native import Pending
 from fastrender.config import RenderConfig
 from fastrender.errors import BusyError, RequestError
-from fastrender.server.answers import Answer, internal_error, overloaded, refusal
+from fastrender.server.answers import Answer, internal_error, overloaded
+from fastrender.server.bodies import BodyBudget, BodyReader, RefusedError
 from fastrender.server.interface import Renderer
 from fastrender.server.metrics import Metrics
 from fastrender.server.work import ClientGoneError, QueueFullError, WorkLane, disconnected
@@ -33,19 +34,8 @@ RENDER_ROUTES = {
 }
 # Larger bodies are not even looked at on the event loop; the renderer's own bounds are tighter.
 MOST_SHORT_BYTES = 32 << 10
-_JSON = b"application/json"
 
 logger = logging.getLogger("fastrender.server")
-
-
-class RefusedError(Exception):
-    """Ends a request with `answer`, counted under `reason`."""
-
-    def __init__(self, answer: Answer, reason: str | None = None) -> None:
-        """Raised from wherever it shows that the request is not to be rendered."""
-        super().__init__(answer.status)
-        self.answer = answer
-        self.reason = reason
 
 
 @dataclasses.dataclass(slots=True)
@@ -54,26 +44,6 @@ class Span:
 
     started: float = 0.0
     ended: float = 0.0
-
-
-class BodyBudget:
-    """Bytes of request bodies that may be held at once."""
-
-    def __init__(self, most: int) -> None:
-        """Start with none held."""
-        self._left = most
-
-    def take(self, size: int) -> None:
-        """Hold `size` bytes more, or refuse the request."""
-        if size > self._left:
-            raise RefusedError(
-                overloaded("too many request bodies are held already"), "memory_full"
-            )
-        self._left -= size
-
-    def give_back(self, size: int) -> None:
-        """Hold `size` bytes less."""
-        self._left += size
 
 
 class RenderRoute:
@@ -97,8 +67,8 @@ class RenderRoute:
         self._budget = budget
         self._metrics = metrics
         self._requests = metrics.requests_of(path, "POST")
+        self._bodies = BodyReader(config, budget)
         self._most_bytes = config.max_request_bytes
-        self._timeout = config.request_timeout or None
 
     def answer_at_once(self, body: bytes, request_id: str | None) -> Answer | None:
         """The answer to a plain request of short work, counted; `None` for any other."""
@@ -119,16 +89,9 @@ class RenderRoute:
         headers: dict[bytes, bytes] = dict(scope["headers"])
         body = b""
         try:
-            self._check_headers(headers)
-            message = await receive()
-            if message.get("more_body") or message["type"] != "http.request":
-                body = await self._read_rest(message, receive)
-            else:
-                body = message.get("body", b"")
-                self._check_size(len(body))
-                self._budget.take(len(body))
+            body = await self._bodies.read(headers, receive)
             try:
-                answer = await self._answer(body, headers.get(b"x-request-id"), receive)
+                answer = await self.answer(body, headers.get(b"x-request-id"), receive)
             finally:
                 self._budget.give_back(len(body))
         except RefusedError as refused:
@@ -142,54 +105,8 @@ class RenderRoute:
         seconds = time.perf_counter() - started
         self._requests.count(answer.status, len(body), len(answer.body), seconds)
 
-    def _check_headers(self, headers: dict[bytes, bytes]) -> None:
-        content_type = headers.get(b"content-type", b"")
-        if content_type != _JSON and content_type.partition(b";")[0].strip().lower() != _JSON:
-            raise RefusedError(
-                refusal(400, "Bad Request", "the content type must be application/json")
-            )
-        encoding = headers.get(b"content-encoding")
-        if encoding is not None and encoding.strip().lower() != b"identity":
-            name = encoding[:40].decode("latin-1")
-            text = f"bodies with the content encoding `{name}` are not read; send plain JSON"
-            raise RefusedError(refusal(400, "Bad Request", text))
-        length = headers.get(b"content-length")
-        # What the header says is no proof, but reason enough to refuse at once.
-        if length is not None and length.isdigit():
-            self._check_size(int(length[:20]))
-
-    def _check_size(self, size: int) -> None:
-        if size > self._most_bytes:
-            text = f"the body is larger than the {self._most_bytes} bytes that this server reads"
-            raise RefusedError(refusal(413, "RequestTooLargeError", text), "too_large")
-
-    async def _read_rest(self, message: Message, receive: Receive) -> bytes:
-        """A body that comes in pieces, the first of them `message`; its budget is taken."""
-        pieces: list[bytes] = []
-        size = 0
-        try:
-            async with asyncio.timeout(self._timeout):
-                while True:
-                    if message["type"] != "http.request":
-                        raise ClientGoneError("reading")
-                    piece = message.get("body", b"")
-                    self._check_size(size + len(piece))
-                    self._budget.take(len(piece))
-                    size += len(piece)
-                    pieces.append(piece)
-                    if not message.get("more_body"):
-                        return b"".join(pieces)
-                    message = await receive()
-        except BaseException as error:
-            self._budget.give_back(size)
-            if isinstance(error, TimeoutError):
-                text = f"the body did not arrive within {self._timeout:g} seconds"
-                close = [(b"connection", b"close")]
-                answer = refusal(408, "RequestTimeoutError", text, headers=close)
-                raise RefusedError(answer, "too_slow") from error
-            raise
-
-    async def _answer(self, body: bytes, request_id: bytes | None, receive: Receive) -> Answer:
+    async def answer(self, body: bytes, request_id: bytes | None, receive: Receive) -> Answer:
+        """The answer to a body; `receive` tells whether the client still waits for it."""
         name = None if request_id is None else request_id.decode("latin-1")
         short = self._answer_short(body, name) if len(body) <= MOST_SHORT_BYTES else None
         if isinstance(short, Answer):

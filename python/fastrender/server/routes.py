@@ -14,14 +14,16 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from fastrender.config import RenderConfig
-from fastrender.server.answers import Answer, internal_error, refusal
+from fastrender.server.answers import Answer, internal_error, overloaded, refusal
 from fastrender.server.derender_stream import STREAM_ROUTES
 from fastrender.server.interface import Renderer
 from fastrender.server.metrics import Metrics
 from fastrender.server.openapi import describe
+from fastrender.server.scale_out import SCALE_OUT
 from fastrender.version import WIRE_VERSION, own_version
 
 if TYPE_CHECKING:
+    from fastrender.engine.interface import Engine
     from fastrender.server.exposition import Exposition
 
 # Probes and the like, which vLLM keeps out of the metrics too.
@@ -43,6 +45,8 @@ _LACKING = frozenset(["/v1/messages/render", "/v1/responses/render"])
 def paths_served(config: RenderConfig) -> list[str]:
     """Paths of the routes here, as metrics name them."""
     paths = ["/v1/models", "/invocations", "/kv_event_sources", *STREAM_ROUTES]
+    if config.generates:
+        paths += ["/v1/chat/completions", "/v1/completions"]
     if config.enable_fastapi_docs:
         paths.append("/openapi.json")
     if config.enable_tokenizer_info_endpoint:
@@ -55,22 +59,25 @@ def build_router(
     config: RenderConfig,
     metrics: Metrics,
     *,
+    engine: "Engine | None",
     posts: Mapping[str, ASGIApp],
     publish: Callable[[], None],
 ) -> Starlette:
     """The Starlette app; `posts` has the hot routes too, so that a wrong method is known."""
-    operations = Operations(renderer, config, metrics, publish)
+    operations = Operations(renderer, config, metrics, engine, publish)
     routes = [
         *(Route(path, route, methods=["POST"]) for path, route in posts.items()),
         Route("/v1/models", operations.models),
         Route("/health", operations.alive),
-        Route("/ping", operations.alive, methods=["GET", "POST"]),
+        Route("/ping", operations.ready, methods=["GET", "POST"]),
         Route("/version", operations.version),
         Route("/load", operations.load),
         Route("/kv_event_sources", operations.kv_event_sources),
         Route("/invocations", operations.invocations, methods=["POST"]),
         Route("/metrics{rest:path}", operations.expose),
     ]
+    if config.hides_scale_out:
+        routes += [Route(path, operations.hidden, methods=["POST"]) for path in sorted(SCALE_OUT)]
     if config.enable_fastapi_docs:
         routes.append(Route("/openapi.json", operations.openapi))
     if config.enable_tokenizer_info_endpoint:
@@ -91,9 +98,11 @@ class Operations:
         renderer: Renderer,
         config: RenderConfig,
         metrics: Metrics,
+        engine: "Engine | None",
         publish: Callable[[], None],
     ) -> None:
-        """Answer for one renderer; `publish` brings `metrics` up to date."""
+        """Answer for one renderer and its engine; `publish` brings `metrics` up to date."""
+        self._engine = engine
         self._renderer = renderer
         self._config = config
         self._metrics = metrics
@@ -121,6 +130,17 @@ class Operations:
     async def alive(self, request: Request) -> Response:
         """200 and nothing else."""
         return Response()
+
+    async def ready(self, request: Request) -> Response:
+        """The same, or 503 while no engine would serve a request."""
+        if self._engine is None or await self._engine.healthy():
+            return Response()
+        return _response(overloaded("no engine answers"), {"retry-after": "1"})
+
+    async def hidden(self, request: Request) -> Response:
+        """A route of tokens on a server that was not told to have them."""
+        text = "the routes of tokens are off; start the server with --enable-scale-out to have them"
+        return _response(refusal(403, "PermissionDeniedError", text))
 
     async def version(self, request: Request) -> Response:
         """The version of vLLM whose wire this is, where its clients look for it, and our own."""
@@ -190,8 +210,8 @@ async def _http_error(request: Request, error: Exception) -> Response:
         answer = refusal(501, "NotImplementedError", text)
     elif path in _ELSEWHERE:
         here = _ELSEWHERE[path]
-        text = f"`{path}` needs an engine, and this is a renderer"
-        text += f"; POST to {here} for the tokens of a request" if here else ""
+        text = f"`{path}` is not served here"
+        text += f": it needs an engine; POST to {here} for the tokens of a request" if here else ""
         answer = refusal(404, "NotFoundError", text)
     else:
         text = f"there is no route `{_shown(path)}`; /openapi.json lists those that there are"

@@ -14,7 +14,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Generator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -26,6 +26,9 @@ from fastrender.server.connection import Connection
 from fastrender.server.interface import Renderer
 from fastrender.settings import ConfigError
 from fastrender.version import own_version
+
+if TYPE_CHECKING:
+    from fastrender.engine.interface import Engine
 
 # Time for answers that are written already to reach slow clients, beyond the drain itself.
 _LEAST_FLUSH_SECONDS = 1
@@ -99,7 +102,9 @@ def run(
 
     Readability of the descriptor `orphaned` means the same as SIGTERM.
     """
-    application = Application(renderer, config, metrics_file=metrics_file, slot=slot)
+    application = Application(
+        renderer, config, engine=engine_of(config), metrics_file=metrics_file, slot=slot
+    )
     server = RenderServer(
         _uvicorn_config(config, wrapped(application, config.middleware)),
         application,
@@ -110,6 +115,16 @@ def run(
     server.run(sockets=[bound])
     application.close()
     return server.exit_code
+
+
+def engine_of(config: RenderConfig) -> "Engine | None":
+    """What generates, if whole answers are to be served."""
+    if not config.generates:
+        return None
+    # Here, since a server without engines shall not pay for what talks to them.
+    from fastrender.engine.choose import remote_engine
+
+    return remote_engine(config)
 
 
 def wrapped(app: ASGIApp, middleware: tuple[str, ...]) -> ASGIApp:
@@ -156,12 +171,18 @@ class RenderServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, then say so."""
+        await self._application.start()
         await super().startup(sockets)
         if self._settings.workers > 1:
             self._tasks.append(asyncio.create_task(self._publish()))
         if self._settings.enable_ssl_refresh and self._settings.ssl_certfile:
             self._tasks.append(asyncio.create_task(self._refresh_tls()))
         self._on_start()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop listening, then the engine."""
+        await super().shutdown(sockets)
+        await self._application.stop()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:

@@ -3,7 +3,8 @@
 import asyncio
 import collections
 import concurrent.futures
-from collections.abc import Callable
+import contextlib
+from collections.abc import AsyncIterator, Callable
 from typing import TypeVar
 
 from starlette.types import Receive
@@ -77,6 +78,32 @@ class WorkLane:
             self._queue.popleft().set_result(None)
         else:
             self._idle += 1
+
+
+@contextlib.asynccontextmanager
+async def while_connected(receive: Receive) -> AsyncIterator[None]:
+    """Cancel the block when the client goes away; `ClientGoneError` comes out of it then."""
+    task = asyncio.current_task()
+    assert task is not None, "a coroutine runs in a task"
+    cancelled_before = task.cancelling()
+    left = False
+
+    def leave(gone: asyncio.Task[None]) -> None:
+        nonlocal left
+        left = True
+        task.cancel()
+
+    gone = asyncio.create_task(disconnected(receive))
+    gone.add_done_callback(leave)
+    try:
+        yield
+    except asyncio.CancelledError:
+        if left and task.uncancel() <= cancelled_before:
+            raise ClientGoneError("generating") from None
+        raise
+    finally:
+        gone.remove_done_callback(leave)
+        gone.cancel()
 
 
 async def disconnected(receive: Receive) -> None:

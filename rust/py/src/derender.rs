@@ -63,6 +63,17 @@ impl DerenderStream {
         PyBytes::new(py, &self.lock().usage_chunk())
     }
 
+    /// Whether the last chunk tells a client anything.
+    #[getter]
+    fn tells(&self) -> bool {
+        self.lock().tells()
+    }
+
+    /// The choices that have met a stop string and not ended.
+    fn stopped(&self) -> Vec<i64> {
+        self.lock().stopped()
+    }
+
     /// Whether the request asks for that chunk.
     #[getter]
     fn includes_usage(&self) -> bool {

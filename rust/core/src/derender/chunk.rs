@@ -89,7 +89,7 @@ impl Derenderer {
         )))
     }
 
-    /// Append the choice of an OpenAI chunk.
+    /// Append the choice of an OpenAI chunk; whether it tells a client anything.
     #[expect(clippy::too_many_arguments, reason = "a choice, what it belongs to, and where it goes")]
     pub(super) fn stream_choice(
         &self,
@@ -100,11 +100,12 @@ impl Derenderer {
         prompt: Option<&[u32]>,
         progress: &mut Progress,
         out: &mut Vec<u8>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let mut namer = logprobs::Namer::new(&self.detokenizer, self.settings.logprob_bytes, &progress.open.context);
         let step = progress.step(context, choice, prompt, generated.request_id)?;
         let mut object = Object::new(out, self.nulls);
         object.object.int("index", i128::from(choice.index));
+        let begins = kind == Kind::Chat && !progress.open.role_sent;
         match kind {
             Kind::Chat => {
                 self.write_delta(&step, !progress.open.role_sent, object.object.key("delta"));
@@ -142,7 +143,9 @@ impl Derenderer {
         object.null("weight_versions");
         object.end();
         progress.open.sampled(choice.ids());
-        Ok(())
+        let tokens_told = !choice.ids().is_empty()
+            && (context.returns_token_ids || (choice.logprobs.is_some() && !context.hides_tokens));
+        Ok(begins || tokens_told || step.finish_reason.is_some() || !step.deltas.is_empty())
     }
 
     fn write_delta(&self, step: &Step<'_>, role: bool, out: &mut Vec<u8>) {

@@ -85,6 +85,16 @@ impl Progress {
         self
     }
 
+    /// Whether a stop string was met in what has not ended.
+    pub(super) fn holds_stop(&self) -> bool {
+        let found = match &self.decoding {
+            Decoding::Window(..) => false,
+            Decoding::Text(text) => text.holds_stop(),
+            Decoding::Parsed { text, .. } => text.holds_stop(),
+        };
+        found && !self.finished
+    }
+
     /// Take a chunk's tokens in.
     pub(super) fn step<'c>(
         &mut self,

@@ -45,6 +45,8 @@ pub struct OpenStream {
     prompt: Option<Vec<u32>>,
     request_id: Option<String>,
     usage: Usage,
+    /// Whether the last chunk tells a client anything.
+    tells: bool,
 }
 
 /// A part of an output, as a library's caller has it.
@@ -73,7 +75,15 @@ impl OpenStream {
         } else if opened.borrow_dependent().parsing.is_some() {
             return Err(Error::bad_request("`prompt_token_ids` are needed where tool calls or reasoning are parsed"));
         }
-        Ok(Self { opened, kind, choices: Vec::new(), prompt, request_id: None, usage: Usage::default() })
+        Ok(Self {
+            opened,
+            kind,
+            choices: Vec::new(),
+            prompt,
+            request_id: None,
+            usage: Usage::default(),
+            tells: false,
+        })
     }
 
     fn derenderer(&self) -> &Derenderer {
@@ -140,6 +150,7 @@ impl OpenStream {
         chunk::write_chunk_head(&mut object, self.kind, &named, derenderer.model_name(opening.model));
         let list = object.object.key("choices");
         list.push(b'[');
+        self.tells = generated.usage.is_some() || generated.metrics.is_some();
         let most = usize::try_from(derenderer.settings.max_n_sequences).unwrap_or(usize::MAX);
         for (i, choice) in generated.choices.iter().enumerate() {
             if i > 0 {
@@ -161,7 +172,7 @@ impl OpenStream {
             if progress.finished && !choice.ids().is_empty() {
                 return Err(Error::bad_request(format!("choice {} has ended already", choice.index)));
             }
-            derenderer.stream_choice(context, self.kind, &named, choice, prompt, progress, list)?;
+            self.tells |= derenderer.stream_choice(context, self.kind, &named, choice, prompt, progress, list)?;
             self.usage.completion_tokens += choice.ids().len() as i128;
         }
         list.push(b']');
@@ -187,6 +198,16 @@ impl OpenStream {
         chunk::write_chunk_tail(&mut object, self.kind, &generated, Some(self.usage), context, derenderer.nulls);
         object.end();
         out
+    }
+
+    /// Whether the last chunk tells a client anything: text may be held back until more of it is known.
+    pub fn tells(&self) -> bool {
+        self.tells
+    }
+
+    /// The choices that have met a stop string and not ended: their engine does not know such strings.
+    pub fn stopped(&self) -> Vec<i64> {
+        self.choices.iter().filter(|(_, progress)| progress.holds_stop()).map(|(index, _)| *index).collect()
     }
 
     /// Whether the request wants its usage told in the end.

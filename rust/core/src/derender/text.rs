@@ -161,6 +161,11 @@ impl<B: Buffer> Text<B> {
         self.held.as_str().len()
     }
 
+    /// Whether a stop string was met: an output that stops by itself ends there.
+    pub(super) fn holds_stop(&self) -> bool {
+        self.found
+    }
+
     /// Go on with `ids`; the text that can go out.
     pub(super) fn push(&mut self, rules: &TextRules<'_>, ids: &[u32]) -> Result<B> {
         let mut rest = ids;

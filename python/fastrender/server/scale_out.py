@@ -1,0 +1,15 @@
+"""The routes of tokens, which an inference server has only when it is told to."""
+
+from typing import Final
+
+SCALE_OUT: Final = frozenset(
+    [
+        *(
+            f"/v1/{kind}/{half}"
+            for kind in ("chat/completions", "completions")
+            for half in ("render", "derender", "derender/stream")
+        ),
+        "/inference/v1/generate",
+        "/inference/v1/abort_requests",
+    ]
+)
