@@ -651,6 +651,10 @@ class RenderConfig:
             raise ConfigError("--engine torch is one process: --workers must be 1")
         if self.tokens_only and not self.generates:
             raise ConfigError("--tokens-only needs an engine")
+        if self.role != "all" and self.engine != ("torch",):
+            raise ConfigError(f"--role {self.role} needs --engine torch")
+        if self.role == "encode" and self.hides_scale_out:
+            raise ConfigError("--role encode has no routes without --enable-scale-out")
         if self.engine and self.prefill_engine:
             raise ConfigError("--engine and --prefill-engine say the same; give one of them")
         if split and not self.prefill_engine:

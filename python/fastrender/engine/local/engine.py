@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import json
 import logging
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -72,7 +72,8 @@ class TorchEngine:
         self._media: Media | None = None
         self._batch: Batch | None = None
         self._held = 0
-        self._running: dict[str, set[asyncio.Task[Any] | None]] = {}
+        # What ends the requests under way, by id.
+        self._running: dict[str, list[Callable[[], None]]] = {}
         self._end_token: int | None = None
         self._limits: Limits | None = None
         self._most_tokens = 0
@@ -164,7 +165,7 @@ class TorchEngine:
     async def generate(self, body: bytes, *, request_id: str | None = None) -> bytes:
         """The whole answer to a body of the generate route."""
         request = await self._parse(body, request_id, stream=False)
-        with self._place(request):
+        with self._place():
             if self._config.role == "encode":
                 return await self._encode(request)
             outputs = self._outputs(request)
@@ -183,7 +184,7 @@ class TorchEngine:
         request = await self._parse(body, request_id, stream=True)
         if self._config.role == "encode":
             raise refused("an encode worker has nothing to stream: ask without `stream`", "stream")
-        with self._place(request):
+        with self._place():
             outputs = self._outputs(request)
             first = True
             async with contextlib.aclosing(self._run(request, outputs)) as steps:
@@ -205,12 +206,22 @@ class TorchEngine:
                 yield answer.encoded(answer.usage_chunk(request, _count(outputs)))
 
     async def abort(self, request_ids: Sequence[str]) -> None:
-        """Stop the requests of these ids, as the answers name them or as the bodies do."""
+        """End requests, by the ids that their answers have, or by their bodies'."""
         for name in request_ids:
-            for full in {name, f"generate-tokens-{name}"}:
-                for task in self._running.get(full, set()):
-                    if task is not None:
-                        task.cancel("aborted")
+            for full in (name, f"generate-tokens-{name}"):
+                for stop in list(self._running.get(full, ())):
+                    stop()
+
+    @property
+    def publishes(self) -> bool:
+        """Whether embeddings are kept for others."""
+        return self._config.role != "prefill-decode"
+
+    def published(self, mm_hash: str) -> memoryview | None:
+        """What an encode worker keeps of that hash."""
+        store = self._media.store if self._media is not None else None
+        entry = store.fetch(mm_hash) if store is not None else None
+        return None if entry is None else memoryview(entry.body)
 
     async def _parse(self, body: bytes, request_id: str | None, *, stream: bool) -> GenerateRequest:
         if self._limits is None or self._thread is None:
@@ -256,21 +267,15 @@ class TorchEngine:
         return min([most, *caps])
 
     @contextlib.contextmanager
-    def _place(self, request: GenerateRequest) -> Any:
+    def _place(self) -> Iterator[None]:
         """Count a request while it is served; 429 for more than may wait."""
         if self._held >= self._config.max_num_seqs + self._config.engine_queue_limit:
             raise EngineError(429, "as many requests wait for the engine as may", headers=_RETRY)
         self._held += 1
-        task = asyncio.current_task()
-        tasks = self._running.setdefault(request.request_id, set())
-        tasks.add(task)
         try:
             yield
         finally:
             self._held -= 1
-            tasks.discard(task)
-            if not tasks:
-                self._running.pop(request.request_id, None)
 
     async def _encode(self, request: GenerateRequest) -> bytes:
         """What an encode worker answers: no tokens, but where the embeddings are."""
@@ -346,7 +351,12 @@ class TorchEngine:
             spans=spans,
             deliver=deliver,
         )
+        def stop() -> None:
+            ends = [Progress(index=i, finish=Finish.ABORT) for i in range(len(outputs))]
+            queue.put_nowait(ends)
+
         self._thread.submit(job)
+        self._running.setdefault(request.request_id, []).append(stop)
         left = len(outputs)
         try:
             while left:
@@ -364,15 +374,21 @@ class TorchEngine:
                             self._thread.end(job, progress.index)
                     yield step
         finally:
-            if left:
-                self._thread.cancel(job)
+            self._running[request.request_id].remove(stop)
+            if not self._running[request.request_id]:
+                del self._running[request.request_id]
+            self._thread.cancel(job)
 
     def _take(self, output: _Output, progress: Progress) -> _Step:
         """Add to an output what the batch tells of it."""
         if progress.error is not None:
             _logger.error("a sequence was lost: %s", progress.error)
             raise EngineError(500, "the engine failed on this request; the server's log says why")
-        assert progress.token is not None
+        if progress.token is None:
+            output.finish_reason = progress.finish.value if progress.finish else None
+            text = output.text.finish() if output.text is not None else ""
+            output.said.append(text)
+            return _Step(progress.index, [], text, [])
         output.tokens.append(progress.token)
         output.candidates.append(progress.candidates)
         finish = progress.finish.value if progress.finish else None

@@ -17,6 +17,7 @@ from transformers import (
     AutoModelForImageTextToText,
     PretrainedConfig,
 )
+from transformers.utils.logging import disable_progress_bar
 
 from fastrender.engine.local.rows import RowCache, layer_kinds, visible
 from fastrender.model_folder import ModelFolderError
@@ -161,6 +162,8 @@ def load(
         number = torch.float32 if place.type == "cpu" else _DTYPES[model_dtype]
     else:
         number = _DTYPES[dtype]
+    # Other than logs, its progress bars show on whatever stderr is.
+    disable_progress_bar()
     try:
         config = AutoConfig.from_pretrained(folder, **overrides)
         _check(config)

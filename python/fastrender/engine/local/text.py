@@ -52,6 +52,14 @@ class Text:
         self._told = end
         return said
 
+    def finish(self) -> str:
+        """What was held back, at an end that no token brings."""
+        if self.stopped_by is None and (last := self._stream.finish("abort")) is not None:
+            self._text += json.loads(last)["choices"][0]["text"]
+        said = self._text[self._told :]
+        self._told = len(self._text)
+        return said
+
     def _search(self, start: int) -> None:
         found = [
             (place, stop) for stop in self._params.stop if (place := self._text.find(stop, start)) >= 0
