@@ -103,10 +103,16 @@ CONFIGS: dict[str, dict[str, Any]] = {
     },
     "qwen2_5_vl": {
         **_TOKENS,
-        **_TEXT,
         "model_type": "qwen2_5_vl",
         "architectures": ["Qwen2_5_VLForConditionalGeneration"],
-        "text_config": {**_TEXT, "model_type": "qwen2_5_vl_text", "rope_parameters": _MROPE},
+        # Whose heads are always as wide as they make the hidden size.
+        "text_config": {
+            **_TEXT,
+            "model_type": "qwen2_5_vl_text",
+            "num_attention_heads": 2,
+            "num_key_value_heads": 1,
+            "rope_parameters": _MROPE,
+        },
         "vision_config": {
             **_VISION,
             "model_type": "qwen2_5_vl",
