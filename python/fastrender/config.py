@@ -519,9 +519,7 @@ class RenderConfig:
         "The torch engine's part: everything, vision towers alone (encode), or all but those.",
         choices=("all", "encode", "prefill-decode"),
     )
-    device: str = setting(
-        "auto", "What the torch engine runs on.", choices=("auto", "cuda", "cpu")
-    )
+    device: str = setting("auto", "What the torch engine runs on.", choices=("auto", "cuda", "cpu"))
     max_num_seqs: int = setting(
         32,
         "Sequences that the torch engine generates at once.",

@@ -11,12 +11,11 @@ import pytest
 from starlette.testclient import TestClient
 
 from fastrender.config import RenderConfig
+from fastrender.engine.local.engine import TorchEngine
 from fastrender.renderer import Renderer
 from fastrender.server.app import Application
 from folders import ROOT
 from torch_models import AutoConfig, AutoModelForImageTextToText, image_url, picture, torch
-
-from fastrender.engine.local.engine import TorchEngine
 
 _SHARED = pathlib.Path(os.environ.get("FASTRENDER_SHARED") or ROOT.parent / "shared")
 _FILE = _SHARED / "conformance" / "generate_shapes.json"
@@ -48,9 +47,19 @@ def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
         if file.is_file():
             (model / file.name).symlink_to(file)
     config = json.loads((_MODEL / "config.json").read_text())
-    text = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "head_dim": 16}
+    text: dict[str, Any] = {
+        "hidden_size": 16,
+        "intermediate_size": 32,
+        "num_hidden_layers": 2,
+        "head_dim": 16,
+    }
     text |= {"num_attention_heads": 2, "num_key_value_heads": 1, "initializer_range": 0.2}
-    vision = {"hidden_size": 16, "intermediate_size": 32, "num_heads": 1, "depth": 2}
+    vision: dict[str, Any] = {
+        "hidden_size": 16,
+        "intermediate_size": 32,
+        "num_heads": 1,
+        "depth": 2,
+    }
     vision |= {"out_hidden_size": 16, "deepstack_visual_indexes": [0]}
     scaling = {"rope_type": "default", "mrope_interleaved": True, "mrope_section": [4, 2, 2]}
     config["text_config"] |= {**text, "rope_scaling": scaling}
@@ -151,6 +160,6 @@ def test_answers_have_the_shapes_of_vllm(
             assert list(entry) == list(told["content"][0])
             assert list(entry["top_logprobs"][0]) == list(told["content"][0]["top_logprobs"][0])
     if mine.get("prompt_logprobs"):
-        entries = [list(entry.values())[0] for entry in mine["prompt_logprobs"][1:]]
+        entries = [next(iter(entry.values())) for entry in mine["prompt_logprobs"][1:]]
         assert {tuple(entry) for entry in entries} == {("logprob", "rank", "decoded_token")}
     assert shape(mine) == shape(theirs)

@@ -71,9 +71,7 @@ def test_a_full_batch_changes_no_tokens(
     running = opened(model, max_num_seqs=5, max_num_batched_tokens=24)
     prompts = [prompt(length, seed=1) for length in (1, 40, 3, 17, 64, 9, 2, 33, 25, 7, 12, 50)]
     counts = [3 + i % 5 for i in range(len(prompts))]
-    requests = [
-        body(ids, max_tokens=count) for ids, count in zip(prompts, counts, strict=True)
-    ]
+    requests = [body(ids, max_tokens=count) for ids, count in zip(prompts, counts, strict=True)]
     for ids, count, answer in zip(prompts, counts, answers(running, *requests), strict=True):
         assert tokens(answer) == generated(model, ids, count)
 
@@ -118,9 +116,7 @@ def test_images_give_the_tokens_of_generate(
         assert tokens(answer) == generated(model, request["token_ids"], 8)
 
 
-def test_the_tower_runs_once_for_each_image(
-    models: Callable[[str], str], opened: Open
-) -> None:
+def test_the_tower_runs_once_for_each_image(models: Callable[[str], str], opened: Open) -> None:
     running = opened(models("tiny"))
     assert running.media is not None
     tower = running.media._tower
@@ -160,9 +156,7 @@ def test_logprobs_are_those_of_the_model(models: Callable[[str], str], opened: O
         assert len(of_prompt[place]) in (2, 3)
 
 
-def test_repetition_penalty_is_that_of_generate(
-    models: Callable[[str], str], opened: Open
-) -> None:
+def test_repetition_penalty_is_that_of_generate(models: Callable[[str], str], opened: Open) -> None:
     model = models("llama")
     running = opened(model)
     ids = prompt(20)

@@ -26,6 +26,8 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageText
 from fastrender.engine.local.embedded import weighted_folder
 from fastrender.engine.local.engine import TorchEngine
 
+__all__ = ["AutoConfig", "AutoModelForImageTextToText", "TorchEngine", "torch"]
+
 # Threads only slow down what is this small.
 torch.set_num_threads(1)
 transformers.utils.logging.disable_progress_bar()
@@ -238,7 +240,9 @@ def image_url(image: Image.Image) -> str:
     return "data:image/png;base64," + base64.b64encode(data.getvalue()).decode()
 
 
-def rendered(model: str, images: Sequence[Image.Image], text: str = "What is it?") -> dict[str, Any]:
+def rendered(
+    model: str, images: Sequence[Image.Image], text: str = "What is it?"
+) -> dict[str, Any]:
     """A chat request with images, as a generate request."""
     parts: list[dict[str, Any]] = [
         {"type": "image_url", "image_url": {"url": image_url(image)}} for image in images

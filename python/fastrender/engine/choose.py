@@ -28,6 +28,6 @@ def torch_engine(config: RenderConfig, renderer: Any) -> Engine:
         from fastrender.engine.local.engine import TorchEngine
     except ImportError as error:
         raise ConfigError(
-            f"--engine torch needs torch and transformers: pip install 'fastrender[torch]' ({error})"
+            f"--engine torch needs the extra `torch`: pip install 'fastrender[torch]' ({error})"
         ) from error
     return TorchEngine(config, renderer)

@@ -169,7 +169,7 @@ class AbortRoute:
         except ClientGoneError:
             return
         try:
-            ids = _object(body).get("request_ids")
+            ids: Any = _object(body).get("request_ids")
             listed = isinstance(ids, list) and len(ids) <= _MOST_IDS
             if not listed or not all(isinstance(id, str) for id in ids):
                 text = "`request_ids` must be a list of strings"

@@ -104,7 +104,11 @@ def run(
     Readability of the descriptor `orphaned` means the same as SIGTERM.
     """
     application = Application(
-        renderer, config, engine=engine_of(config, renderer, bound), metrics_file=metrics_file, slot=slot
+        renderer,
+        config,
+        engine=engine_of(config, renderer, bound),
+        metrics_file=metrics_file,
+        slot=slot,
     )
     server = RenderServer(
         _uvicorn_config(config, wrapped(application, config.middleware)),
@@ -118,9 +122,7 @@ def run(
     return server.exit_code
 
 
-def engine_of(
-    config: RenderConfig, renderer: Renderer, bound: socket.socket
-) -> "Engine | None":
+def engine_of(config: RenderConfig, renderer: Renderer, bound: socket.socket) -> "Engine | None":
     """What generates, if whole answers are to be served."""
     if not config.generates:
         return None

@@ -158,7 +158,9 @@ class Batch:
             return
         output = arrival.outputs[0]
         text = f"the cache has no room for a sequence of {len(output.tokens)} tokens"
-        self._lost.append((output, Progress(index=output.index, finish=Finish.ERROR, error=MemoryError(text))))
+        self._lost.append(
+            (output, Progress(index=output.index, finish=Finish.ERROR, error=MemoryError(text)))
+        )
 
     def _set_up(self, output: Output) -> None:
         if output.generated:

@@ -175,7 +175,8 @@ class TorchEngine:
                 async for step in steps:
                     if isinstance(step, list):
                         prompt = step
-            return await self._in_thread(self._answer, request, outputs, prompt, published)
+            finish = functools.partial(self._answer, request, outputs, prompt, published)
+            return await asyncio.to_thread(finish)
 
     async def stream(
         self, body: bytes, *, request_id: str | None = None
@@ -315,9 +316,7 @@ class TorchEngine:
         params = request.params
         if request.output_mode == "tokens" and not params.stop:
             return [_Output(None) for _ in range(params.n)]
-        return [
-            _Output(Text(self._renderer, params, request.token_ids)) for _ in range(params.n)
-        ]
+        return [_Output(Text(self._renderer, params, request.token_ids)) for _ in range(params.n)]
 
     async def _run(
         self, request: GenerateRequest, outputs: list[_Output]
@@ -351,6 +350,7 @@ class TorchEngine:
             spans=spans,
             deliver=deliver,
         )
+
         def stop() -> None:
             ends = [Progress(index=i, finish=Finish.ABORT) for i in range(len(outputs))]
             queue.put_nowait(ends)
@@ -404,9 +404,7 @@ class TorchEngine:
             output.stop_reason = stopped if stopped is not None else progress.stop_reason
         return _Step(progress.index, [progress.token], text, [progress.candidates])
 
-    def _choice(
-        self, request: GenerateRequest, output: _Output, step: _Step
-    ) -> dict[str, Any]:
+    def _choice(self, request: GenerateRequest, output: _Output, step: _Step) -> dict[str, Any]:
         more: dict[str, Any] = {}
         if request.output_mode == "text":
             more["text"] = step.text
@@ -441,7 +439,7 @@ class TorchEngine:
         """Logprobs by text instead of by id, as a derenderer writes them."""
         before = output.tokens[: len(output.tokens) - len(tokens)][-4:]
         # The tokens before tell what a part of a character is a part of.
-        padding = [
+        padding: list[dict[str, Any]] = [
             {"token_id": token, "logprob": 0.0, "rank": None, "top_logprobs": []}
             for token in before
         ]
@@ -533,9 +531,7 @@ class TorchEngine:
 
     def _names(self, tokens: set[int]) -> dict[int, str | None]:
         """The texts of tokens."""
-        return {
-            token: self._renderer.detokenize({"tokens": [token]})["prompt"] for token in tokens
-        }
+        return {token: self._renderer.detokenize({"tokens": [token]})["prompt"] for token in tokens}
 
     async def _bad_words(self, request: GenerateRequest) -> list[list[int]]:
         """The tokens of forbidden words, at a text's beginning and within it."""

@@ -68,7 +68,9 @@ class BatchThread:
                 self._wake.notify()
                 return
         error = self._failure or RuntimeError("the engine was closed")
-        job.deliver(job, [Progress(index=i, finish=Finish.ERROR, error=error) for i in range(job.params.n)])
+        job.deliver(
+            job, [Progress(index=i, finish=Finish.ERROR, error=error) for i in range(job.params.n)]
+        )
 
     def cancel(self, job: Job) -> None:
         """Nobody waits for `job` any more."""

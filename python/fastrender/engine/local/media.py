@@ -86,9 +86,7 @@ class Media:
                 entries[picture.key] = entry
         embeddings = await self._embeddings(list(unknown.values()))
         for key, picture in unknown.items():
-            put = functools.partial(
-                self.store.publish, picture.mm_hash, key, embeddings[key]
-            )
+            put = functools.partial(self.store.publish, picture.mm_hash, key, embeddings[key])
             try:
                 entries[key] = await asyncio.to_thread(put)
             except StoreFullError:

@@ -27,9 +27,7 @@ _logger = logging.getLogger(__name__)
 # Layers whose past is keys and values at every position, which is what `RowCache` holds.
 _SERVED_KINDS = frozenset(["full_attention", "sliding_attention"])
 # Models whose vision towers take patches and a grid, and whose text part takes embeddings.
-GRID_MODELS = frozenset(
-    ["qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"]
-)
+GRID_MODELS = frozenset(["qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"])
 _DTYPES = {
     "half": torch.float16,
     "float16": torch.float16,
@@ -84,7 +82,6 @@ class Model:
         """The part that has `get_image_features`."""
         return self._model.model
 
-    @torch.inference_mode()
     def forward(
         self,
         cache: RowCache,
@@ -127,7 +124,7 @@ class Model:
         places = positions.expand(3, *positions.shape) if axes is None else axes
         output = text(inputs_embeds=embeddings, position_ids=places, **arguments)
         hidden = output.last_hidden_state
-        return self._model.lm_head(hidden if every else hidden[:, -1]).float()  # type: ignore[no-any-return]
+        return self._model.lm_head(hidden if every else hidden[:, -1]).float()
 
     def _mask(self, positions: torch.Tensor, length: int) -> Any:
         masks: dict[str, torch.Tensor] = {}

@@ -209,7 +209,9 @@ def _logit_bias(value: Any, vocab_size: int) -> dict[int, float]:
         try:
             token = int(key)
         except ValueError:
-            raise refused(f"`logit_bias` has the key `{key[:40]}`, no token id", "logit_bias") from None
+            raise refused(
+                f"`logit_bias` has the key `{key[:40]}`, no token id", "logit_bias"
+            ) from None
         if isinstance(bias, bool) or not isinstance(bias, int | float) or math.isnan(bias):
             raise malformed(f"{_WHERE}.logit_bias", "`logit_bias` must map token ids to numbers")
         if not 0 <= token < vocab_size:

@@ -109,7 +109,9 @@ def parse(body: bytes, request_id: str | None, limits: Limits, *, stream: bool) 
     options = _optional_object(fields, "stream_options") or {}
     model = fields.get("model")
     if model is not None and not limits.any_name and model not in limits.served_names:
-        text = f"there is no model `{str(model)[:100]}`; there are: {', '.join(limits.served_names)}"
+        text = (
+            f"there is no model `{str(model)[:100]}`; there are: {', '.join(limits.served_names)}"
+        )
         raise request_error(text, "NotFoundError", "model", 404)
     _check_mode(mode, params, stream, context, limits)
     if fields.get("kv_transfer_params"):
@@ -208,8 +210,8 @@ def _items(features: Any, prompt_length: int) -> tuple[Item, ...]:
     for modality, names in hashes.items():
         lists = {"mm_placeholders": places[modality]}
         lists |= {name: values[modality] for name, values in data.items() if values is not None}
-        for name, values in lists.items():
-            if len(values) != len(names):
+        for name, entries in lists.items():
+            if len(entries) != len(names):
                 raise malformed(
                     where, f"`mm_hashes` and `{name}` must have as many items of {modality[:40]}"
                 )
@@ -285,7 +287,9 @@ def _check_mode(
     limits: Limits,
 ) -> None:
     if limits.tokens_only and params.stop:
-        raise refused("stop strings are not served with --tokens-only: cut the text yourself", "stop")
+        raise refused(
+            "stop strings are not served with --tokens-only: cut the text yourself", "stop"
+        )
     if limits.tokens_only and mode != "tokens":
         raise refused(f"`output_mode` {mode} is not served with --tokens-only")
     if mode != "derender":

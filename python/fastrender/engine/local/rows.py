@@ -163,9 +163,7 @@ class RowCache(Cache):
                 tensors[i] = new
 
 
-def visible(
-    positions: torch.Tensor, length: int, *, window: int | None = None
-) -> torch.Tensor:
+def visible(positions: torch.Tensor, length: int, *, window: int | None = None) -> torch.Tensor:
     """The mask of tokens at `positions`, `[row, token]`: True for what each may attend to."""
     keys = torch.arange(length, device=positions.device)
     behind = positions[:, None, :, None] - keys

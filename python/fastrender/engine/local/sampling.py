@@ -16,7 +16,9 @@ from fastrender.engine.local.sequence import Candidate, Candidates, Output
 _MOST_TOP = 1_024
 
 
-def sample(logits: torch.Tensor, outputs: Sequence[Output]) -> tuple[list[int], list[Candidates | None]]:
+def sample(
+    logits: torch.Tensor, outputs: Sequence[Output]
+) -> tuple[list[int], list[Candidates | None]]:
     """A token for each row of `logits`, float32 `[row, vocabulary]`, and its candidates if asked.
 
     `logits` are changed.

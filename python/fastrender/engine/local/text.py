@@ -62,7 +62,9 @@ class Text:
 
     def _search(self, start: int) -> None:
         found = [
-            (place, stop) for stop in self._params.stop if (place := self._text.find(stop, start)) >= 0
+            (place, stop)
+            for stop in self._params.stop
+            if (place := self._text.find(stop, start)) >= 0
         ]
         if not found:
             return

@@ -136,9 +136,7 @@ class Fetcher:
             if response.status_code in (401, 403):
                 raise EngineError(502, f"the encode worker {host}:{source.port} refuses this one")
             if response.status_code == 404:
-                raise EngineError(
-                    409, "the embedding is not kept any more: encode the image again"
-                )
+                raise EngineError(409, "the embedding is not kept any more: encode the image again")
             if response.status_code != 200:
                 raise _DamagedError(f"it answered {response.status_code}")
             async for piece in response.aiter_raw():
@@ -171,9 +169,7 @@ class Fetcher:
                     f"the embedding is {list(tensor.shape)} {tensor.dtype}, and this model takes "
                     f"{shape} {wanted.dtype}",
                 )
-        return Embedding(
-            tensors["embeddings"], tuple(tensors[name] for name in names[1:])
-        )
+        return Embedding(tensors["embeddings"], tuple(tensors[name] for name in names[1:]))
 
 
 def sources(params: Mapping[str, Any]) -> dict[str, Source]:

@@ -92,7 +92,9 @@ class Tower:
             raise refused(f"`{name}` of an image is no grid of three")
         frames, rows, columns = values
         merge = self.merge_size
-        fits = frames == 1 and all(0 < v < _LARGEST_SIDE and v % merge == 0 for v in (rows, columns))
+        fits = frames == 1 and all(
+            0 < v < _LARGEST_SIDE and v % merge == 0 for v in (rows, columns)
+        )
         if not fits or rows * columns // merge**2 != length:
             raise refused(
                 f"an image's grid {frames}x{rows}x{columns} does not come to its {length} tokens"
@@ -106,7 +108,6 @@ class Tower:
             self._kept.move_to_end(key)
         return embedding
 
-    @torch.inference_mode()
     def embed(self, pictures: Sequence[Picture]) -> dict[str, Embedding]:
         """The embeddings of as many of the `pictures` as go at once, from the first on; by key."""
         pending: dict[str, Picture] = {}
@@ -156,7 +157,7 @@ class Tower:
         ]
 
     def _normalised(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Pixels as the tower wants them, on the device; bytes are normalised as torchvision does."""
+        """Pixels as the tower wants them; bytes are normalised as torchvision does."""
         model = self._model
         pixels = pixels.to(model.device)
         if pixels.dtype != torch.uint8:
