@@ -19,6 +19,7 @@ __all__ = [
     "Tokenizer",
     "__version__",
     "choose_parsers",
+    "decode_item",
     "error_envelope",
     "parse_case",
     "parse_text",
@@ -347,3 +348,10 @@ def tool_format_names(toml: str) -> list[str]:
 
 def choose_parsers(architectures: Sequence[str], template: str) -> tuple[str | None, str | None]:
     """What `auto` stands for: the tool format and the reasoning format, where they are known."""
+
+def decode_item(text: str) -> dict[str, Any]:
+    """Read one string of `kwargs_data` or `mm_metadata`.
+
+    A dict from names to numbers, None, lists of those, and tensors, which are
+    `(dtype, shape, bytes)`; a `RequestError` for whatever is none.
+    """

@@ -516,6 +516,73 @@ class RenderConfig:
     engine_answer_bytes: int = setting(
         256 << 20, "Largest answer of an engine that is read.", parse=parse_count, least=1
     )
+    tokens_only: bool = setting(
+        False, "Of an engine, serve the /render, /derender and /inference routes alone."
+    )
+    role: str = setting(
+        "all",
+        "The torch engine's part: everything, vision towers alone (encode), or all but those.",
+        choices=("all", "encode", "prefill-decode"),
+    )
+    device: str = setting("auto", "What the torch engine runs on.", choices=("auto", "cuda", "cpu"))
+    max_num_seqs: int = setting(
+        32,
+        "Sequences that the torch engine generates at once.",
+        parse=parse_count,
+        least=1,
+        most=4_096,
+    )
+    max_num_batched_tokens: int = setting(
+        1_024,
+        "Prompt tokens that it reads between two steps of generation.",
+        parse=parse_count,
+        least=1,
+        most=1 << 20,
+    )
+    engine_queue_limit: int = setting(
+        256,
+        "Requests that may wait for it before new ones get 429.",
+        parse=parse_count,
+        least=0,
+    )
+    kv_cache_gb: float = setting(
+        0.0,
+        "Gibibytes for keys and values; 0 for most of what is free on a GPU, or 4 on a CPU.",
+        parse=parse_seconds,
+        least=0,
+        most=1 << 20,
+    )
+    embedding_cache_gb: float = setting(
+        1.0,
+        "Gibibytes for embeddings of images, on the device; and of an encode worker, for those "
+        "that it has published.",
+        parse=parse_seconds,
+        least=0,
+        most=1 << 20,
+    )
+    ec_ttl: float = setting(
+        300.0,
+        "Seconds that a published embedding is kept for who it was announced to.",
+        parse=parse_seconds,
+        least=0.1,
+    )
+    ec_peers: tuple[str, ...] = setting(
+        (),
+        "Encode workers, as host or host:port, that embeddings may be fetched from; this host's "
+        "always may.",
+        shape=Shape.LIST,
+    )
+    ec_host: str | None = setting(
+        None, "Name or address that prefill workers reach this encode worker by; found if none."
+    )
+    ec_token: str | None = setting(
+        None,
+        "Secret that encode and prefill workers share.",
+        environment=("FASTRENDER_EC_TOKEN",),
+    )
+    ec_timeout: float = setting(
+        10.0, "Seconds that fetching an embedding may take.", parse=parse_seconds, least=0.1
+    )
 
     def __post_init__(self) -> None:
         """Check every value, and those that hang together."""
@@ -571,7 +638,7 @@ class RenderConfig:
     @property
     def hides_scale_out(self) -> bool:
         """Whether the routes of tokens are refused, as by an inference server that is not told."""
-        return self.generates and not self.enable_scale_out
+        return self.generates and not (self.enable_scale_out or self.tokens_only)
 
     def _check_engines(self) -> None:
         for name in ("engine", "encode_engine", "prefill_engine", "decode_engine"):
@@ -583,6 +650,14 @@ class RenderConfig:
             for url in urls:
                 check_engine_url(dashed(name), url)
         split = self.encode_engine or self.decode_engine
+        if self.engine == ("torch",) and self.workers > 1:
+            raise ConfigError("--engine torch is one process: --workers must be 1")
+        if self.tokens_only and not self.generates:
+            raise ConfigError("--tokens-only needs an engine")
+        if self.role != "all" and self.engine != ("torch",):
+            raise ConfigError(f"--role {self.role} needs --engine torch")
+        if self.role == "encode" and self.hides_scale_out:
+            raise ConfigError("--role encode has no routes without --enable-scale-out")
         if self.engine and self.prefill_engine:
             raise ConfigError("--engine and --prefill-engine say the same; give one of them")
         if split and not self.prefill_engine:

@@ -30,7 +30,7 @@ _ENGINE_SWITCHES = _words(
     return-sampling-mask return-tokens-as-token-ids scheduler-reserve-full-isl
     server-load-tracking shm-tensor-arena skip-tokenizer-init sleep-mode
     sleep-mode-offload-cudagraph sliding-window specialize-active-lora swa-bounded-replay
-    tokens-only tower-connector-lora trace-replay trust-remote-code use-fp64-gumbel
+    tower-connector-lora trace-replay trust-remote-code use-fp64-gumbel
     use-replayssm use-tqdm-on-load
     """
 )
@@ -58,8 +58,8 @@ _ENGINE_VALUES = _words(
     mamba-block-size mamba-cache-dtype mamba-cache-mode mamba-cache-philox-rounds
     mamba-ssm-cache-dtype mamba-ssu-algorithm master-addr master-port max-cpu-loras
     max-cudagraph-capture-size max-log-len max-lora-cls-labels max-lora-rank
-    max-loras max-num-active-seqs max-num-batched-tokens max-num-queued-reqs
-    max-num-queued-tokens max-num-scheduled-tokens max-num-seqs max-parallel-loading-workers
+    max-loras max-num-active-seqs max-num-queued-reqs
+    max-num-queued-tokens max-num-scheduled-tokens max-parallel-loading-workers
     model-class-overrides model-impl model-loader-extra-config moe-backend nnodes node-rank
     num-gpu-blocks-override offload-backend offload-group-size offload-num-in-group
     offload-prefetch-step optimization-level otlp-traces-endpoint

@@ -101,7 +101,7 @@ def test_objects_may_be_spelled_with_dots(words: list[str], value: dict[str, Any
         ["-cc.level=3"],
         ["-O3"],
         ["--lora-modules", "a=b", "c=d", "--port", "8000"],
-        ["--max-num-seqs", "16"],
+        ["--max-num-queued-reqs", "16"],
         ["--trust-remote-code"],
         ["--mm-encoder-tp-mode", "data"],
         ["--mm-embeds"],

@@ -1,9 +1,12 @@
 """The engine that the settings name."""
 
+from typing import Any
+
 from fastrender.config import RenderConfig
 from fastrender.engine.interface import Engine
 from fastrender.engine.remote import RemoteEngine, RemoteOptions
 from fastrender.engine.split import SplitEngine
+from fastrender.settings import ConfigError
 
 
 def remote_engine(config: RenderConfig) -> Engine:
@@ -17,3 +20,14 @@ def remote_engine(config: RenderConfig) -> Engine:
         decode=RemoteEngine(config.decode_engine, options) if config.decode_engine else None,
         kv_params=config.prefill_kv_params,
     )
+
+
+def torch_engine(config: RenderConfig, renderer: Any) -> Engine:
+    """The engine in this process, for the model of `renderer`, a `fastrender.renderer.Renderer`."""
+    try:
+        from fastrender.engine.local.engine import TorchEngine
+    except ImportError as error:
+        raise ConfigError(
+            f"--engine torch needs the extra `torch`: pip install 'fastrender[torch]' ({error})"
+        ) from error
+    return TorchEngine(config, renderer)

@@ -4,7 +4,7 @@ Bodies and answers are JSON as of `POST /inference/v1/generate`.
 """
 
 from collections.abc import AsyncGenerator, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from fastrender.errors import error_envelope
 
@@ -67,4 +67,27 @@ class Engine(Protocol):
 
     async def healthy(self) -> bool:
         """Whether the engine would serve a request now."""
+        ...
+
+
+@runtime_checkable
+class Aborting(Protocol):
+    """An engine that knows its requests by their ids."""
+
+    async def abort(self, request_ids: Sequence[str]) -> None:
+        """End these requests; their answers have what there was."""
+        ...
+
+
+@runtime_checkable
+class Publishing(Protocol):
+    """An engine that keeps embeddings for others."""
+
+    @property
+    def publishes(self) -> bool:
+        """Whether it does, in the role that it has."""
+        ...
+
+    def published(self, mm_hash: str) -> memoryview | None:
+        """The embedding of that hash, as a safetensors file; None if it is not kept."""
         ...

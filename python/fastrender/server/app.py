@@ -79,25 +79,37 @@ class Application:
         posts = {**hot, **posts}
         if config.hides_scale_out:
             posts = {path: app for path, app in posts.items() if path not in SCALE_OUT}
+        gets: dict[str, ASGIApp] = {}
         self._fronts: dict[str, FrontRoute] = {}
         if engine is not None:
-            # Here, since a renderer has no use for it.
+            # Here, since a renderer has no use for them.
             from fastrender.server.front import front_routes
+            from fastrender.server.generate import fetch_routes, generate_routes
 
-            self._fronts = front_routes(
-                renderer,
-                engine,
-                config,
-                halves=hot,
-                lane=self._lane,
-                budget=budget,
-                metrics=self.metrics,
-            )
-            posts |= self._fronts
+            if not config.tokens_only:
+                self._fronts = front_routes(
+                    renderer,
+                    engine,
+                    config,
+                    halves=hot,
+                    lane=self._lane,
+                    budget=budget,
+                    metrics=self.metrics,
+                )
+                posts |= self._fronts
+            if not config.hides_scale_out:
+                posts |= generate_routes(engine, config, budget=budget, metrics=self.metrics)
+                gets = fetch_routes(engine, config)
         self._hot = {path: route for path, route in hot.items() if path in posts}
         self._at_once: dict[str, RenderRoute] = {}
         self._router = build_router(
-            renderer, config, self.metrics, engine=engine, posts=posts, publish=self.publish
+            renderer,
+            config,
+            self.metrics,
+            engine=engine,
+            posts=posts,
+            gets=gets,
+            publish=self.publish,
         )
         self._cors = _cors(self._dispatch, config)
         # What adds to every answer, or looks at every request, is done on the usual way.

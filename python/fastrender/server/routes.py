@@ -19,7 +19,7 @@ from fastrender.server.derender_stream import STREAM_ROUTES
 from fastrender.server.interface import Renderer
 from fastrender.server.metrics import Metrics
 from fastrender.server.openapi import describe
-from fastrender.server.scale_out import SCALE_OUT
+from fastrender.server.scale_out import ABORT, EMBEDDINGS, GENERATE, SCALE_OUT
 from fastrender.version import WIRE_VERSION, own_version
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def paths_served(config: RenderConfig) -> list[str]:
     """Paths of the routes here, as metrics name them."""
     paths = ["/v1/models", "/invocations", "/kv_event_sources", *STREAM_ROUTES]
     if config.generates:
-        paths += ["/v1/chat/completions", "/v1/completions"]
+        paths += ["/v1/chat/completions", "/v1/completions", GENERATE, ABORT, EMBEDDINGS]
     if config.enable_fastapi_docs:
         paths.append("/openapi.json")
     if config.enable_tokenizer_info_endpoint:
@@ -61,12 +61,14 @@ def build_router(
     *,
     engine: "Engine | None",
     posts: Mapping[str, ASGIApp],
+    gets: Mapping[str, ASGIApp],
     publish: Callable[[], None],
 ) -> Starlette:
     """The Starlette app; `posts` has the hot routes too, so that a wrong method is known."""
     operations = Operations(renderer, config, metrics, engine, publish)
     routes = [
         *(Route(path, route, methods=["POST"]) for path, route in posts.items()),
+        *(Route(path, route, methods=["GET"]) for path, route in gets.items()),
         Route("/v1/models", operations.models),
         Route("/health", operations.alive),
         Route("/ping", operations.ready, methods=["GET", "POST"]),

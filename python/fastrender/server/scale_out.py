@@ -2,6 +2,9 @@
 
 from typing import Final
 
+GENERATE: Final = "/inference/v1/generate"
+ABORT: Final = "/inference/v1/abort_requests"
+EMBEDDINGS: Final = "/inference/v1/embeddings"
 SCALE_OUT: Final = frozenset(
     [
         *(
@@ -9,7 +12,7 @@ SCALE_OUT: Final = frozenset(
             for kind in ("chat/completions", "completions")
             for half in ("render", "derender", "derender/stream")
         ),
-        "/inference/v1/generate",
-        "/inference/v1/abort_requests",
+        GENERATE,
+        ABORT,
     ]
 )

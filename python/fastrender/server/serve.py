@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import ctypes
+import dataclasses
 import functools
 import importlib
 import inspect
@@ -103,7 +104,11 @@ def run(
     Readability of the descriptor `orphaned` means the same as SIGTERM.
     """
     application = Application(
-        renderer, config, engine=engine_of(config), metrics_file=metrics_file, slot=slot
+        renderer,
+        config,
+        engine=engine_of(config, renderer, bound),
+        metrics_file=metrics_file,
+        slot=slot,
     )
     server = RenderServer(
         _uvicorn_config(config, wrapped(application, config.middleware)),
@@ -117,14 +122,19 @@ def run(
     return server.exit_code
 
 
-def engine_of(config: RenderConfig) -> "Engine | None":
+def engine_of(config: RenderConfig, renderer: Renderer, bound: socket.socket) -> "Engine | None":
     """What generates, if whole answers are to be served."""
     if not config.generates:
         return None
     # Here, since a server without engines shall not pay for what talks to them.
-    from fastrender.engine.choose import remote_engine
+    from fastrender.engine import choose
 
-    return remote_engine(config)
+    if config.engine != ("torch",):
+        return choose.remote_engine(config)
+    if bound.family != socket.AF_UNIX:
+        # The real one, which other workers are told.
+        config = dataclasses.replace(config, port=bound.getsockname()[1])
+    return choose.torch_engine(config, renderer)
 
 
 def wrapped(app: ASGIApp, middleware: tuple[str, ...]) -> ASGIApp:

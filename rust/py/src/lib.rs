@@ -5,6 +5,7 @@
 mod convert;
 mod derender;
 mod error;
+mod item;
 mod media;
 mod memory;
 mod parser;
@@ -21,6 +22,8 @@ mod _native {
     use super::derender::DerenderStream;
     #[pymodule_export]
     use super::error::{RequestError, SetupError, error_envelope, request_error};
+    #[pymodule_export]
+    use super::item::decode_item;
     #[pymodule_export]
     use super::media::{Image, ImageProcessor, MediaHasher, MediaReference, Pending};
     #[pymodule_export]
