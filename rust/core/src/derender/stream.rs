@@ -75,15 +75,7 @@ impl OpenStream {
         } else if opened.borrow_dependent().parsing.is_some() {
             return Err(Error::bad_request("`prompt_token_ids` are needed where tool calls or reasoning are parsed"));
         }
-        Ok(Self {
-            opened,
-            kind,
-            choices: Vec::new(),
-            prompt,
-            request_id: None,
-            usage: Usage::default(),
-            tells: false,
-        })
+        Ok(Self { opened, kind, choices: Vec::new(), prompt, request_id: None, usage: Usage::default(), tells: false })
     }
 
     fn derenderer(&self) -> &Derenderer {
