@@ -16,9 +16,6 @@ import httpx
 import pytest
 
 from fastrender.engine.interface import EngineError
-from fastrender.engine.local import store, transfer
-from fastrender.engine.local.store import ConflictError, EmbeddingStore, StoreFullError
-from fastrender.engine.local.vision import Embedding
 from fastrender.errors import RequestError
 from folders import ROOT
 from live import Server, client, serving
@@ -31,8 +28,11 @@ from torch_models import (
     picture,
     post,
     rendered,
+    store,
     tokens,
     torch,
+    transfer,
+    vision,
 )
 
 TINY = "fastrender/tiny"
@@ -257,17 +257,17 @@ def fetching() -> Iterator[TorchEngine]:
 
 
 @pytest.fixture(scope="module")
-def embedding() -> tuple[Embedding, dict[str, Any]]:
+def embedding() -> tuple[vision.Embedding, dict[str, Any]]:
     """One of an image of six tokens, and the request that it is of."""
-    made = Embedding(torch.randn(6, 64), (torch.randn(6, 64),))
+    made = vision.Embedding(torch.randn(6, 64), (torch.randn(6, 64),))
     return made, rendered(TINY, [picture(96, 64)])
 
 
 def announced(
-    embedding: Embedding, request: dict[str, Any], port: int, **changes: Any
+    embedding: vision.Embedding, request: dict[str, Any], port: int, **changes: Any
 ) -> tuple[bytes, dict[str, Any]]:
     mm_hash = request["features"]["mm_hashes"]["image"][0]
-    kept = EmbeddingStore(1 << 20, 60)
+    kept = store.EmbeddingStore(1 << 20, 60)
     entry = kept.publish(mm_hash, "key", embedding)
     data = bytes(entry.body)
     item = dict(store.describe(entry, "127.0.0.1", port, "image"))
@@ -302,7 +302,7 @@ def test_a_damaged_body_is_asked_for_once_more_and_then_given_up(
     spoil: Callable[[bytes], bytes],
     asked: int,
     fetching: TorchEngine,
-    embedding: tuple[Embedding, dict[str, Any]],
+    embedding: tuple[vision.Embedding, dict[str, Any]],
 ) -> None:
     data, _ = announced(*embedding, port=1)
     peer = Peer(sends(spoil(data)))
@@ -314,14 +314,14 @@ def test_a_damaged_body_is_asked_for_once_more_and_then_given_up(
 
 
 def test_a_body_of_another_model_is_refused(
-    fetching: TorchEngine, embedding: tuple[Embedding, dict[str, Any]]
+    fetching: TorchEngine, embedding: tuple[vision.Embedding, dict[str, Any]]
 ) -> None:
     request = embedding[1]
     for wrong in (
-        Embedding(torch.randn(6, 64)),
-        Embedding(torch.randn(6, 32), (torch.randn(6, 32),)),
-        Embedding(torch.randn(5, 64), (torch.randn(5, 64),)),
-        Embedding(torch.randn(6, 64).half(), (torch.randn(6, 64).half(),)),
+        vision.Embedding(torch.randn(6, 64)),
+        vision.Embedding(torch.randn(6, 32), (torch.randn(6, 32),)),
+        vision.Embedding(torch.randn(5, 64), (torch.randn(5, 64),)),
+        vision.Embedding(torch.randn(6, 64).half(), (torch.randn(6, 64).half(),)),
     ):
         data, _ = announced(wrong, request, port=1)
         peer = Peer(sends(data))
@@ -332,7 +332,7 @@ def test_a_body_of_another_model_is_refused(
 
 
 def test_a_slow_peer_is_given_up_in_time(
-    fetching: TorchEngine, embedding: tuple[Embedding, dict[str, Any]]
+    fetching: TorchEngine, embedding: tuple[vision.Embedding, dict[str, Any]]
 ) -> None:
     peer = Peer(stalls)
     _, ec = announced(*embedding, port=peer.port)
@@ -344,7 +344,7 @@ def test_a_slow_peer_is_given_up_in_time(
 
 
 def test_other_hosts_are_not_asked(
-    fetching: TorchEngine, embedding: tuple[Embedding, dict[str, Any]]
+    fetching: TorchEngine, embedding: tuple[vision.Embedding, dict[str, Any]]
 ) -> None:
     for host in ("192.0.2.7", "metadata.internal"):
         _, ec = announced(*embedding, port=80, peer_host=host)
@@ -360,14 +360,14 @@ def test_shared_names_cannot_leave_their_folder() -> None:
 
 
 def test_what_is_announced_stays_and_the_rest_makes_room() -> None:
-    one = Embedding(torch.randn(8, 16))
-    size = EmbeddingStore(1 << 20, 60).publish("a", "a", one).size
-    kept = EmbeddingStore(2 * size, 60)
+    one = vision.Embedding(torch.randn(8, 16))
+    size = store.EmbeddingStore(1 << 20, 60).publish("a", "a", one).size
+    kept = store.EmbeddingStore(2 * size, 60)
     kept.publish("a", "a", one)
     kept.publish("b", "b", one)
-    with pytest.raises(StoreFullError):
+    with pytest.raises(store.StoreFullError):
         kept.publish("c", "c", one)
-    with pytest.raises(ConflictError):
+    with pytest.raises(store.ConflictError):
         kept.publish("a", "another image", one)
     assert kept.fetch("a") is not None
     kept.publish("c", "c", one)
@@ -378,8 +378,8 @@ def test_what_is_announced_stays_and_the_rest_makes_room() -> None:
 
 
 def test_announcements_end() -> None:
-    one = Embedding(torch.randn(8, 16))
-    kept = EmbeddingStore(1 << 20, 0.05)
+    one = vision.Embedding(torch.randn(8, 16))
+    kept = store.EmbeddingStore(1 << 20, 0.05)
     entry = kept.publish("a", "a", one)
     assert entry.shared_name is not None
     assert (store.SHARED_FOLDER / entry.shared_name).exists()

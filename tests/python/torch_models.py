@@ -23,10 +23,20 @@ import torch
 import transformers
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
+from fastrender.engine.local import store, transfer, vision
 from fastrender.engine.local.embedded import weighted_folder
 from fastrender.engine.local.engine import TorchEngine
 
-__all__ = ["AutoConfig", "AutoModelForImageTextToText", "TorchEngine", "torch"]
+# What needs torch is imported through here, so that tests without it are skipped.
+__all__ = [
+    "AutoConfig",
+    "AutoModelForImageTextToText",
+    "TorchEngine",
+    "store",
+    "torch",
+    "transfer",
+    "vision",
+]
 
 # Threads only slow down what is this small.
 torch.set_num_threads(1)
