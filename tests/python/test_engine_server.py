@@ -1,4 +1,4 @@
-"""The generate routes of a real server: gates, streams, clients that leave, aborts, a full queue."""
+"""The generate routes of a real server: gates, streams, clients that leave, a full queue."""
 
 import asyncio
 import json
@@ -81,7 +81,7 @@ def test_settings_that_do_not_go_together_are_refused() -> None:
         {"engine": ("torch",), "role": "encode"},
     ):
         with pytest.raises(ConfigError):
-            RenderConfig(**settings)  # type: ignore[arg-type]
+            RenderConfig(**settings)
 
 
 def test_whole_and_streamed_answers_are_the_same(http: httpx.Client) -> None:
@@ -174,9 +174,8 @@ def test_a_full_queue_says_when_to_come_back() -> None:
 
     async def run() -> list[Any]:
         requests = [body(prompt(4), max_tokens=40)] * 4
-        return await asyncio.gather(
-            *(post(running, request) for request in requests), return_exceptions=True
-        )
+        asked = [post(running, request) for request in requests]
+        return list(await asyncio.gather(*asked, return_exceptions=True))
 
     made = asyncio.run(run())
     assert [isinstance(answer, EngineError) for answer in made] == [False, False, True, True]

@@ -377,6 +377,21 @@ def test_what_is_announced_stays_and_the_rest_makes_room() -> None:
     assert (len(kept), kept.nbytes) == (0, 0)
 
 
+def test_what_killed_processes_left_is_removed_and_nothing_else() -> None:
+    living = EmbeddingStore(1 << 20, 60)
+    entry = living.publish("a", "a", Embedding(torch.randn(8, 16)))
+    assert entry.shared_name is not None
+    left = store.SHARED_FOLDER / "fastrender-ec-0123456789abcdef"
+    left.mkdir()
+    (left / "lock").touch()
+    (left / "aa").write_bytes(b"x")
+    EmbeddingStore(1 << 20, 60).close()
+    assert not left.exists()
+    assert (store.SHARED_FOLDER / entry.shared_name).exists()
+    living.close()
+    assert not (store.SHARED_FOLDER / entry.shared_name).parent.exists()
+
+
 def test_announcements_end() -> None:
     one = Embedding(torch.randn(8, 16))
     kept = EmbeddingStore(1 << 20, 0.05)
