@@ -7,11 +7,21 @@ from typing import Any
 
 import pytest
 
-from fastrender.engine.local.params import SamplingParams
-from fastrender.engine.local.sampling import begin, candidates, sample
-from fastrender.engine.local.sequence import Job, Output
 from fastrender.errors import RequestError
-from torch_models import TorchEngine, answers, body, engine, prompt, renderer, tokens, torch
+from torch_models import (
+    Job,
+    Output,
+    SamplingParams,
+    TorchEngine,
+    answers,
+    body,
+    engine,
+    prompt,
+    renderer,
+    sampling,
+    tokens,
+    torch,
+)
 
 TINY = "fastrender/tiny"
 DRAWS = 4_000
@@ -36,7 +46,7 @@ def output(index: int = 0, **params: Any) -> Output:
         deliver=lambda job, progress: None,
     )
     made = Output(job=job, index=index, tokens=[1, 2])
-    begin(made, torch.device("cpu"), 12)
+    sampling.begin(made, torch.device("cpu"), 12)
     return made
 
 
@@ -48,7 +58,7 @@ def shares(**params: Any) -> dict[int, float]:
     """How often each token is drawn."""
     torch.manual_seed(11)
     outputs = [output(**params) for _ in range(DRAWS)]
-    drawn, _ = sample(logits().repeat(DRAWS, 1), outputs)
+    drawn, _ = sampling.sample(logits().repeat(DRAWS, 1), outputs)
     return {token: count / DRAWS for token, count in collections.Counter(drawn).items()}
 
 
@@ -95,7 +105,7 @@ def test_penalties_are_those_of_openai_and_vllm() -> None:
     )
     made.counts[3] = 2
     values = logits()
-    sample(values[None], [made])
+    sampling.sample(values[None], [made])
     expected = logits()
     for token in (1, 2, 3):
         expected[token] = expected[token] / 2 if expected[token] > 0 else expected[token] * 2
@@ -105,9 +115,9 @@ def test_penalties_are_those_of_openai_and_vllm() -> None:
 
 def test_the_sampled_token_comes_first_with_its_own_rank() -> None:
     values = torch.tensor([0.0, 2.0, 2.0, 1.0])
-    told = candidates(torch.log_softmax(values, 0), 2, 2)
+    told = sampling.candidates(torch.log_softmax(values, 0), 2, 2)
     assert [(candidate.token, candidate.rank) for candidate in told] == [(2, 2), (1, 1)]
-    told = candidates(torch.log_softmax(values, 0), 0, [3])
+    told = sampling.candidates(torch.log_softmax(values, 0), 0, [3])
     assert [(candidate.token, candidate.rank) for candidate in told] == [(0, 4), (3, 3)]
 
 

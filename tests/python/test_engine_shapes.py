@@ -11,11 +11,17 @@ import pytest
 from starlette.testclient import TestClient
 
 from fastrender.config import RenderConfig
-from fastrender.engine.local.engine import TorchEngine
 from fastrender.renderer import Renderer
 from fastrender.server.app import Application
 from folders import ROOT
-from torch_models import AutoConfig, AutoModelForImageTextToText, image_url, picture, torch
+from torch_models import (
+    AutoConfig,
+    AutoModelForImageTextToText,
+    TorchEngine,
+    image_url,
+    picture,
+    torch,
+)
 
 _SHARED = pathlib.Path(os.environ.get("FASTRENDER_SHARED") or ROOT.parent / "shared")
 _FILE = _SHARED / "conformance" / "generate_shapes.json"

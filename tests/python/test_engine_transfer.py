@@ -16,13 +16,11 @@ import httpx
 import pytest
 
 from fastrender.engine.interface import EngineError
-from fastrender.engine.local import store, transfer
-from fastrender.engine.local.store import ConflictError, EmbeddingStore, StoreFullError
-from fastrender.engine.local.vision import Embedding
 from fastrender.errors import RequestError
 from folders import ROOT
 from live import Server, client, serving
 from torch_models import (
+    Embedding,
     TorchEngine,
     answers,
     body,
@@ -31,8 +29,10 @@ from torch_models import (
     picture,
     post,
     rendered,
+    store,
     tokens,
     torch,
+    transfer,
 )
 
 TINY = "fastrender/tiny"
@@ -267,7 +267,7 @@ def announced(
     embedding: Embedding, request: dict[str, Any], port: int, **changes: Any
 ) -> tuple[bytes, dict[str, Any]]:
     mm_hash = request["features"]["mm_hashes"]["image"][0]
-    kept = EmbeddingStore(1 << 20, 60)
+    kept = store.EmbeddingStore(1 << 20, 60)
     entry = kept.publish(mm_hash, "key", embedding)
     data = bytes(entry.body)
     item = dict(store.describe(entry, "127.0.0.1", port, "image"))
@@ -277,11 +277,14 @@ def announced(
 
 def failure(running: TorchEngine, request: dict[str, Any]) -> EngineError | RequestError:
     async def run() -> EngineError | RequestError:
-        running._media._fetcher._client = None  # type: ignore[union-attr]
+        fetcher = running._media._fetcher  # type: ignore[union-attr]
+        assert fetcher is not None
         try:
             await post(running, request)
         except (EngineError, RequestError) as error:
             return error
+        finally:
+            await fetcher.close()
         pytest.fail("there was an answer")
 
     found = asyncio.run(run())
@@ -361,13 +364,13 @@ def test_shared_names_cannot_leave_their_folder() -> None:
 
 def test_what_is_announced_stays_and_the_rest_makes_room() -> None:
     one = Embedding(torch.randn(8, 16))
-    size = EmbeddingStore(1 << 20, 60).publish("a", "a", one).size
-    kept = EmbeddingStore(2 * size, 60)
+    size = store.EmbeddingStore(1 << 20, 60).publish("a", "a", one).size
+    kept = store.EmbeddingStore(2 * size, 60)
     kept.publish("a", "a", one)
     kept.publish("b", "b", one)
-    with pytest.raises(StoreFullError):
+    with pytest.raises(store.StoreFullError):
         kept.publish("c", "c", one)
-    with pytest.raises(ConflictError):
+    with pytest.raises(store.ConflictError):
         kept.publish("a", "another image", one)
     assert kept.fetch("a") is not None
     kept.publish("c", "c", one)
@@ -378,14 +381,14 @@ def test_what_is_announced_stays_and_the_rest_makes_room() -> None:
 
 
 def test_what_killed_processes_left_is_removed_and_nothing_else() -> None:
-    living = EmbeddingStore(1 << 20, 60)
+    living = store.EmbeddingStore(1 << 20, 60)
     entry = living.publish("a", "a", Embedding(torch.randn(8, 16)))
     assert entry.shared_name is not None
     left = store.SHARED_FOLDER / "fastrender-ec-0123456789abcdef"
     left.mkdir()
     (left / "lock").touch()
     (left / "aa").write_bytes(b"x")
-    EmbeddingStore(1 << 20, 60).close()
+    store.EmbeddingStore(1 << 20, 60).close()
     assert not left.exists()
     assert (store.SHARED_FOLDER / entry.shared_name).exists()
     living.close()
@@ -394,7 +397,7 @@ def test_what_killed_processes_left_is_removed_and_nothing_else() -> None:
 
 def test_announcements_end() -> None:
     one = Embedding(torch.randn(8, 16))
-    kept = EmbeddingStore(1 << 20, 0.05)
+    kept = store.EmbeddingStore(1 << 20, 0.05)
     entry = kept.publish("a", "a", one)
     assert entry.shared_name is not None
     assert (store.SHARED_FOLDER / entry.shared_name).exists()

@@ -23,10 +23,27 @@ import torch
 import transformers
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
+from fastrender.engine.local import sampling, store, transfer
 from fastrender.engine.local.embedded import weighted_folder
 from fastrender.engine.local.engine import TorchEngine
+from fastrender.engine.local.params import SamplingParams
+from fastrender.engine.local.sequence import Job, Output
+from fastrender.engine.local.vision import Embedding
 
-__all__ = ["AutoConfig", "AutoModelForImageTextToText", "TorchEngine", "torch"]
+# Tests take what needs torch from here, after the check that it is there.
+__all__ = [
+    "AutoConfig",
+    "AutoModelForImageTextToText",
+    "Embedding",
+    "Job",
+    "Output",
+    "SamplingParams",
+    "TorchEngine",
+    "sampling",
+    "store",
+    "torch",
+    "transfer",
+]
 
 # Threads only slow down what is this small.
 torch.set_num_threads(1)

@@ -69,8 +69,6 @@ class EmbeddingStore:
         self._kept: collections.OrderedDict[str, Published] = collections.OrderedDict()
         self._bytes = 0
         self._folder: _SharedFolder | None = None
-        with contextlib.suppress(OSError):
-            self._folder = _SharedFolder()
 
     @property
     def nbytes(self) -> int:
@@ -177,7 +175,10 @@ class EmbeddingStore:
 
     def _share(self, entry: Published, body: bytes) -> None:
         if self._folder is None:
-            return
+            try:
+                self._folder = _SharedFolder()
+            except OSError:
+                return
         path = self._folder.path / secrets.token_hex(16)
         try:
             path.write_bytes(body)
