@@ -20,6 +20,7 @@ from fastrender.errors import RequestError
 from folders import ROOT
 from live import Server, client, serving
 from torch_models import (
+    Embedding,
     TorchEngine,
     answers,
     body,
@@ -32,7 +33,6 @@ from torch_models import (
     tokens,
     torch,
     transfer,
-    vision,
 )
 
 TINY = "fastrender/tiny"
@@ -257,14 +257,14 @@ def fetching() -> Iterator[TorchEngine]:
 
 
 @pytest.fixture(scope="module")
-def embedding() -> tuple[vision.Embedding, dict[str, Any]]:
+def embedding() -> tuple[Embedding, dict[str, Any]]:
     """One of an image of six tokens, and the request that it is of."""
-    made = vision.Embedding(torch.randn(6, 64), (torch.randn(6, 64),))
+    made = Embedding(torch.randn(6, 64), (torch.randn(6, 64),))
     return made, rendered(TINY, [picture(96, 64)])
 
 
 def announced(
-    embedding: vision.Embedding, request: dict[str, Any], port: int, **changes: Any
+    embedding: Embedding, request: dict[str, Any], port: int, **changes: Any
 ) -> tuple[bytes, dict[str, Any]]:
     mm_hash = request["features"]["mm_hashes"]["image"][0]
     kept = store.EmbeddingStore(1 << 20, 60)
@@ -277,11 +277,14 @@ def announced(
 
 def failure(running: TorchEngine, request: dict[str, Any]) -> EngineError | RequestError:
     async def run() -> EngineError | RequestError:
-        running._media._fetcher._client = None  # type: ignore[union-attr]
+        fetcher = running._media._fetcher  # type: ignore[union-attr]
+        assert fetcher is not None
         try:
             await post(running, request)
         except (EngineError, RequestError) as error:
             return error
+        finally:
+            await fetcher.close()
         pytest.fail("there was an answer")
 
     found = asyncio.run(run())
@@ -302,7 +305,7 @@ def test_a_damaged_body_is_asked_for_once_more_and_then_given_up(
     spoil: Callable[[bytes], bytes],
     asked: int,
     fetching: TorchEngine,
-    embedding: tuple[vision.Embedding, dict[str, Any]],
+    embedding: tuple[Embedding, dict[str, Any]],
 ) -> None:
     data, _ = announced(*embedding, port=1)
     peer = Peer(sends(spoil(data)))
@@ -314,14 +317,14 @@ def test_a_damaged_body_is_asked_for_once_more_and_then_given_up(
 
 
 def test_a_body_of_another_model_is_refused(
-    fetching: TorchEngine, embedding: tuple[vision.Embedding, dict[str, Any]]
+    fetching: TorchEngine, embedding: tuple[Embedding, dict[str, Any]]
 ) -> None:
     request = embedding[1]
     for wrong in (
-        vision.Embedding(torch.randn(6, 64)),
-        vision.Embedding(torch.randn(6, 32), (torch.randn(6, 32),)),
-        vision.Embedding(torch.randn(5, 64), (torch.randn(5, 64),)),
-        vision.Embedding(torch.randn(6, 64).half(), (torch.randn(6, 64).half(),)),
+        Embedding(torch.randn(6, 64)),
+        Embedding(torch.randn(6, 32), (torch.randn(6, 32),)),
+        Embedding(torch.randn(5, 64), (torch.randn(5, 64),)),
+        Embedding(torch.randn(6, 64).half(), (torch.randn(6, 64).half(),)),
     ):
         data, _ = announced(wrong, request, port=1)
         peer = Peer(sends(data))
@@ -332,7 +335,7 @@ def test_a_body_of_another_model_is_refused(
 
 
 def test_a_slow_peer_is_given_up_in_time(
-    fetching: TorchEngine, embedding: tuple[vision.Embedding, dict[str, Any]]
+    fetching: TorchEngine, embedding: tuple[Embedding, dict[str, Any]]
 ) -> None:
     peer = Peer(stalls)
     _, ec = announced(*embedding, port=peer.port)
@@ -344,7 +347,7 @@ def test_a_slow_peer_is_given_up_in_time(
 
 
 def test_other_hosts_are_not_asked(
-    fetching: TorchEngine, embedding: tuple[vision.Embedding, dict[str, Any]]
+    fetching: TorchEngine, embedding: tuple[Embedding, dict[str, Any]]
 ) -> None:
     for host in ("192.0.2.7", "metadata.internal"):
         _, ec = announced(*embedding, port=80, peer_host=host)
@@ -360,7 +363,7 @@ def test_shared_names_cannot_leave_their_folder() -> None:
 
 
 def test_what_is_announced_stays_and_the_rest_makes_room() -> None:
-    one = vision.Embedding(torch.randn(8, 16))
+    one = Embedding(torch.randn(8, 16))
     size = store.EmbeddingStore(1 << 20, 60).publish("a", "a", one).size
     kept = store.EmbeddingStore(2 * size, 60)
     kept.publish("a", "a", one)
@@ -377,8 +380,23 @@ def test_what_is_announced_stays_and_the_rest_makes_room() -> None:
     assert (len(kept), kept.nbytes) == (0, 0)
 
 
+def test_what_killed_processes_left_is_removed_and_nothing_else() -> None:
+    living = store.EmbeddingStore(1 << 20, 60)
+    entry = living.publish("a", "a", Embedding(torch.randn(8, 16)))
+    assert entry.shared_name is not None
+    left = store.SHARED_FOLDER / "fastrender-ec-0123456789abcdef"
+    left.mkdir()
+    (left / "lock").touch()
+    (left / "aa").write_bytes(b"x")
+    store.EmbeddingStore(1 << 20, 60).close()
+    assert not left.exists()
+    assert (store.SHARED_FOLDER / entry.shared_name).exists()
+    living.close()
+    assert not (store.SHARED_FOLDER / entry.shared_name).parent.exists()
+
+
 def test_announcements_end() -> None:
-    one = vision.Embedding(torch.randn(8, 16))
+    one = Embedding(torch.randn(8, 16))
     kept = store.EmbeddingStore(1 << 20, 0.05)
     entry = kept.publish("a", "a", one)
     assert entry.shared_name is not None

@@ -23,19 +23,26 @@ import torch
 import transformers
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
-from fastrender.engine.local import store, transfer, vision
+from fastrender.engine.local import sampling, store, transfer
 from fastrender.engine.local.embedded import weighted_folder
 from fastrender.engine.local.engine import TorchEngine
+from fastrender.engine.local.params import SamplingParams
+from fastrender.engine.local.sequence import Job, Output
+from fastrender.engine.local.vision import Embedding
 
-# What needs torch is imported through here, so that tests without it are skipped.
+# Tests take what needs torch from here, after the check that it is there.
 __all__ = [
     "AutoConfig",
     "AutoModelForImageTextToText",
+    "Embedding",
+    "Job",
+    "Output",
+    "SamplingParams",
     "TorchEngine",
+    "sampling",
     "store",
     "torch",
     "transfer",
-    "vision",
 ]
 
 # Threads only slow down what is this small.

@@ -13,10 +13,11 @@ import torch
 
 from fastrender.config import EMBEDDED_MODEL, RenderConfig
 from fastrender.engine.interface import EngineError
-from fastrender.engine.local import answer, model
+from fastrender.engine.local import answer
 from fastrender.engine.local.batch import Batch
 from fastrender.engine.local.loop import BatchThread
 from fastrender.engine.local.media import Media
+from fastrender.engine.local.model import Model, load
 from fastrender.engine.local.params import refused
 from fastrender.engine.local.request import GenerateRequest, Limits, parse
 from fastrender.engine.local.sequence import Candidates, Finish, Job, Progress, Span
@@ -71,6 +72,7 @@ class TorchEngine:
         self._thread: BatchThread | None = None
         self._media: Media | None = None
         self._batch: Batch | None = None
+        self._model: Model | None = None
         self._held = 0
         # What ends the requests under way, by id.
         self._running: dict[str, list[Callable[[], None]]] = {}
@@ -92,7 +94,7 @@ class TorchEngine:
             from fastrender.engine.local.embedded import weighted_folder
 
             path = weighted_folder(path)
-        loaded = model.load(
+        loaded = load(
             path,
             device=config.device,
             dtype=config.dtype,
@@ -100,6 +102,7 @@ class TorchEngine:
             overrides=config.hf_overrides,
             part=config.role,
         )
+        self._model = loaded
         tower = None
         if loaded.has_grid_vision and folder.image is not None:
             tower = Tower(loaded, folder.image, int(config.embedding_cache_gb * _GIB))
@@ -146,6 +149,11 @@ class TorchEngine:
     async def healthy(self) -> bool:
         """Whether the thread runs."""
         return self._thread is not None and self._thread.failure is None
+
+    @property
+    def model(self) -> Model | None:
+        """The loaded model; None before `start`."""
+        return self._model
 
     @property
     def media(self) -> Media | None:
@@ -583,7 +591,7 @@ def _history(calls: int) -> list[dict[str, Any]]:
     return [{"role": "assistant", "tool_calls": [call] * min(calls, 10_000)}]
 
 
-def _cache_tokens(loaded: model.Model, config: RenderConfig) -> int:
+def _cache_tokens(loaded: Model, config: RenderConfig) -> int:
     """Positions that the cache may hold, over all sequences."""
     if config.kv_cache_gb:
         most = int(config.kv_cache_gb * _GIB)

@@ -7,7 +7,9 @@ it, so that a prefill worker on the same host maps what another one downloads.
 import collections
 import contextlib
 import dataclasses
+import fcntl
 import hashlib
+import json
 import mmap
 import os
 import pathlib
@@ -23,6 +25,9 @@ import torch
 from fastrender.engine.local.vision import Embedding
 
 SHARED_FOLDER = pathlib.Path("/dev/shm")
+_PREFIX = "fastrender-ec-"
+_LOCK = "lock"
+_KINDS = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 
 
 class StoreFullError(Exception):
@@ -63,7 +68,7 @@ class EmbeddingStore:
         self._lock = threading.Lock()
         self._kept: collections.OrderedDict[str, Published] = collections.OrderedDict()
         self._bytes = 0
-        self._folder = _shared_folder()
+        self._folder: _SharedFolder | None = None
 
     @property
     def nbytes(self) -> int:
@@ -137,7 +142,8 @@ class EmbeddingStore:
             for entry in list(self._kept.values()):
                 self._drop(entry)
             if self._folder is not None:
-                shutil.rmtree(self._folder, ignore_errors=True)
+                self._folder.close()
+                self._folder = None
 
     def _announce(self, entry: Published) -> Published:
         entry.announced += 1
@@ -169,8 +175,11 @@ class EmbeddingStore:
 
     def _share(self, entry: Published, body: bytes) -> None:
         if self._folder is None:
-            return
-        path = self._folder / secrets.token_hex(16)
+            try:
+                self._folder = _SharedFolder()
+            except OSError:
+                return
+        path = self._folder.path / secrets.token_hex(16)
         try:
             path.write_bytes(body)
             with path.open("rb") as file:
@@ -179,7 +188,7 @@ class EmbeddingStore:
             # Full: then it stays in this process.
             path.unlink(missing_ok=True)
             return
-        entry.shared_name = f"{self._folder.name}/{path.name}"
+        entry.shared_name = f"{self._folder.path.name}/{path.name}"
 
 
 def describe(entry: Published, host: str, port: int, modality: str) -> Mapping[str, object]:
@@ -200,8 +209,6 @@ def describe(entry: Published, host: str, port: int, modality: str) -> Mapping[s
 
 def read(body: bytes | mmap.mmap, mm_hash: str) -> dict[str, torch.Tensor]:
     """The tensors of a safetensors file, which are views of `body`; `ValueError` if it is none."""
-    import json
-
     try:
         length = int.from_bytes(body[:8], "little")
         if length > len(body) - 8:
@@ -223,24 +230,41 @@ def read(body: bytes | mmap.mmap, mm_hash: str) -> dict[str, torch.Tensor]:
         raise ValueError(f"it is malformed ({type(error).__name__})") from error
 
 
-_KINDS = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+class _SharedFolder:
+    """A folder in shared memory, locked as long as this process lives."""
+
+    def __init__(self) -> None:
+        """`OSError` where there is no shared memory."""
+        _sweep_shared()
+        self.path = SHARED_FOLDER / f"{_PREFIX}{secrets.token_hex(8)}"
+        self.path.mkdir(mode=0o700)
+        self._lock = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def close(self) -> None:
+        """Remove it; whoever has mapped a file keeps that."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        os.close(self._lock)
 
 
-def _shared_folder() -> pathlib.Path | None:
-    folder = SHARED_FOLDER / f"fastrender-ec-{secrets.token_hex(8)}"
-    try:
-        folder.mkdir(mode=0o700)
-    except OSError:
-        return None
-    return folder
+def _sweep_shared() -> None:
+    """Remove what processes that were killed have left."""
+    for folder in SHARED_FOLDER.glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError):
+            # Another user's cannot be opened; a living process has its own locked.
+            lock = os.open(folder / _LOCK, os.O_RDWR | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(lock)
 
 
 def open_shared(name: str, size: int) -> mmap.mmap | None:
     """Map what another process of this user has published; None if it is not there."""
     folder, _, file = name.partition("/")
-    prefix = "fastrender-ec-"
-    hexadecimal = (folder.removeprefix(prefix) + file).isalnum()
-    if not folder.startswith(prefix) or not file or not hexadecimal:
+    plain = (folder.removeprefix(_PREFIX) + file).isalnum()
+    if not folder.startswith(_PREFIX) or not file or not plain:
         return None
     try:
         descriptor = os.open(SHARED_FOLDER / folder / file, os.O_RDONLY | os.O_NOFOLLOW)

@@ -76,6 +76,7 @@ class Fetcher:
         """Close connections."""
         if self._client is not None:
             await self._client.aclose()
+            self._client = None
 
     async def fetch(self, source: Source, tokens: int) -> Embedding:
         """The embedding of an image of `tokens` tokens; `EngineError` if it is not to be had."""
